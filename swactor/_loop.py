@@ -1,0 +1,244 @@
+"""The event loop of the backend that is running: asyncio (uvloop too) or trio, behind one protocol.
+
+Owns: how a callback, a timer, a task, a descriptor watch and a waiter look on each backend.
+Not here: what runs when (`_runqueue`). A simulator's virtual loop is an asyncio loop and needs nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    import trio
+
+    from swactor.abc import Cancellable, Loop, Waiter
+
+T = TypeVar("T")
+log = logging.getLogger("swactor")
+
+
+def running_loop() -> Loop:
+    """Return the loop that the caller runs on; outside asyncio that must be trio, which says so otherwise."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return TrioLoop()
+    return AsyncioLoop()
+
+
+class _AsyncioWaiter(Generic[T]):
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[T]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def set(self, value: T) -> None:
+        if not self._future.done():
+            self._future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    async def wait(self) -> T:
+        return await self._future
+
+
+class _DescriptorWatch:
+    """A reader or writer callback of an asyncio loop."""
+
+    __slots__ = ("_remove",)
+
+    def __init__(self, remove: Callable[[], object]) -> None:
+        self._remove: Callable[[], object] | None = remove
+
+    def cancel(self) -> None:
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+
+
+class AsyncioLoop:
+    """The running asyncio loop. Create it on that loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the next turn, in order."""
+        self._loop.call_soon(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
+        """Run ``callback`` after ``delay_s`` seconds."""
+        return self._loop.call_later(delay_s, callback)
+
+    def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
+        """Run ``coroutine`` as a task that is kept until it ends."""
+        task: asyncio.Task[None] = self._loop.create_task(
+            cast("Coroutine[Any, Any, None]", coroutine), name=name
+        )
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is readable."""
+        self._loop.add_reader(descriptor, callback)
+        return _DescriptorWatch(lambda: self._loop.remove_reader(descriptor))
+
+    def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is writable."""
+        self._loop.add_writer(descriptor, callback)
+        return _DescriptorWatch(lambda: self._loop.remove_writer(descriptor))
+
+    def waiter(self) -> Waiter[T]:
+        """Return a waiter on a bare future."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        return _AsyncioWaiter(future)
+
+
+class _TrioWaiter(Generic[T]):
+    __slots__ = ("_done", "_error", "_task", "_value")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._task: trio.lowlevel.Task | None = None
+
+    def done(self) -> bool:
+        return self._done
+
+    def set(self, value: T) -> None:
+        if not self._done:
+            self._value = value
+            self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        if not self._done:
+            self._error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        import trio
+
+        self._done = True
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+
+    async def wait(self) -> T:
+        import trio
+
+        if not self._done:
+            self._task = trio.lowlevel.current_task()
+
+            def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
+                self._task = None
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class TrioLoop:
+    """The running trio loop. Tasks are trio system tasks, so they outlive the scope that created them."""
+
+    def __init__(self) -> None:
+        import trio
+
+        self._trio = trio
+        self._soon: deque[Callable[[], None]] = deque()
+        self._pump: trio.lowlevel.Task | None = None
+        self._pump_parked = False
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the next turn, in order."""
+        self._soon.append(callback)
+        if self._pump is None:
+            self._pump = self._trio.lowlevel.spawn_system_task(self._run_soon, name="swactor callbacks")
+        elif self._pump_parked:
+            self._pump_parked = False
+            self._trio.lowlevel.reschedule(self._pump)
+
+    async def _run_soon(self) -> None:
+        while True:
+            # Only what is there now: what these callbacks add waits for the next turn, as on asyncio.
+            for _ in range(len(self._soon)):
+                _call(self._soon.popleft())
+            if self._soon:
+                await self._trio.lowlevel.checkpoint()
+            else:
+                self._pump_parked = True
+                await self._trio.lowlevel.wait_task_rescheduled(self._abort_pump)
+
+    def _abort_pump(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self._pump_parked = False
+        return self._trio.lowlevel.Abort.SUCCEEDED
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
+        """Run ``callback`` after ``delay_s`` seconds."""
+
+        async def sleep_then_call() -> None:
+            await self._trio.sleep(max(0.0, delay_s))
+            _call(callback)
+
+        return self.start_task(sleep_then_call(), name="swactor timer")
+
+    def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
+        """Run ``coroutine`` as a system task under a cancel scope of its own."""
+        scope = self._trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await cast("Coroutine[Any, Any, None]", coroutine)
+
+        self._trio.lowlevel.spawn_system_task(run, name=name)
+        return scope
+
+    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is readable."""
+        return self.start_task(
+            self._watch(self._trio.lowlevel.wait_readable, descriptor, callback), name="swactor reader"
+        )
+
+    def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is writable."""
+        return self.start_task(
+            self._watch(self._trio.lowlevel.wait_writable, descriptor, callback), name="swactor writer"
+        )
+
+    async def _watch(
+        self, wait: Callable[[int], Coroutine[Any, Any, None]], descriptor: int, callback: Callable[[], None]
+    ) -> None:
+        while True:
+            try:
+                await wait(descriptor)
+            except (self._trio.ClosedResourceError, OSError):
+                return  # the owner closed the descriptor before it called the watch off
+            _call(callback)
+            # The callback may have called this watch off; notice it before the descriptor is touched again.
+            await self._trio.lowlevel.checkpoint()
+
+    def waiter(self) -> Waiter[T]:
+        """Return a waiter that reschedules its task directly."""
+        return _TrioWaiter()
+
+
+def _call(callback: Callable[[], None]) -> None:
+    """Run ``callback``; a failure is logged, as asyncio does, and stops nothing else."""
+    try:
+        callback()
+    except Exception:
+        log.exception("exception in callback %r", callback)

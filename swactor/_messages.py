@@ -1,0 +1,133 @@
+"""The words the runtime itself speaks: why an actor ended, who is told, what an ask looks like in a mailbox.
+
+Owns: `ExitReason`, `Down`, `Request`, and the signals of the system lane.
+Not here: any behaviour; `_cell` acts on these.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from swactor._cell import Cell
+    from swactor._ref import ActorRef, Reply
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Request(Generic[R_co]):
+    """Marks a message that is asked; ``R_co`` is the type of the reply.
+
+    ``class GetTotal(msgspec.Struct, Request[int], frozen=True)`` makes ``await ref.ask(GetTotal())`` an
+    ``int`` for the type checker. Has no fields and no behaviour.
+    """
+
+    __slots__ = ()
+
+
+class ExitKind(enum.Enum):
+    """How an actor ended."""
+
+    COMPLETED = "completed"
+    """It stopped itself, perhaps with a value."""
+    STOPPED = "stopped"
+    """Its parent or the system asked it to stop, and it did."""
+    FAILED = "failed"
+    """A hook or a handler raised."""
+    KILLED = "killed"
+    """It did not stop within its grace and was cancelled."""
+    NODE_DOWN = "node_down"
+    """Its node was declared dead; what became of the actor itself is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReason:
+    """Why an actor ended: the kind, the exception of a failure, the value of a completion."""
+
+    kind: ExitKind
+    error: BaseException | None = None
+    value: object = None
+
+    @property
+    def abnormal(self) -> bool:
+        """Whether a `TRANSIENT` child is restarted after this, and links and parents fail with it."""
+        return self.kind in {ExitKind.FAILED, ExitKind.KILLED, ExitKind.NODE_DOWN}
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return self.kind.value
+        return f"{self.kind.value}: {type(self.error).__name__}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """``ref`` has ended; told exactly once to each actor that monitors it, ahead of user messages."""
+
+    ref: ActorRef[Any]
+    reason: ExitReason
+
+
+class Ask:
+    """A user message together with the reply that somebody waits for."""
+
+    __slots__ = ("message", "reply")
+
+    def __init__(self, message: object, reply: Reply[Any]) -> None:
+        self.message = message
+        self.reply = reply
+
+
+class TimerFired:
+    """A keyed timer came due. Ignored when its generation is no longer the current one of its key."""
+
+    __slots__ = ("generation", "key", "message")
+
+    def __init__(self, key: object, generation: int, message: object) -> None:
+        self.key = key
+        self.generation = generation
+        self.message = message
+
+
+class Stop:
+    """Stop after the current message; what is left in the mailbox goes to dead letters."""
+
+    __slots__ = ("grace_s", "reason")
+
+    def __init__(self, reason: ExitReason, grace_s: float) -> None:
+        self.reason = reason
+        self.grace_s = grace_s
+
+
+class Drained:
+    """Stands at the end of a mailbox that is being drained: stop when it is reached."""
+
+    __slots__ = ("grace_s",)
+
+    def __init__(self, grace_s: float) -> None:
+        self.grace_s = grace_s
+
+
+class ChildDown:
+    """To the parent: this child has come to its end; ``watched`` when the parent monitors it anyway."""
+
+    __slots__ = ("cell", "reason", "watched")
+
+    def __init__(self, cell: Cell, reason: ExitReason, *, watched: bool) -> None:
+        self.cell = cell
+        self.reason = reason
+        self.watched = watched
+
+
+class HookDone:
+    """An asynchronous ``on_start`` or ``on_stop`` has returned, or raised ``error``."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+Signal: TypeAlias = Stop | ChildDown | HookDone | Down
+"""What travels in the system lane."""

@@ -1,0 +1,42 @@
+"""What the runtime reports to its Observers: moments in the life of actors that somebody may need to know.
+
+Owns: the event types of the core. Not here: values such as depth or number of messages (`statistics()`).
+"""
+
+from msgspec import UNSET, UnsetType
+
+from swactor._events import Event
+
+
+class ActorFailed(Event, frozen=True, kw_only=True):
+    """A hook or handler of an actor raised, or the actor was cancelled for not stopping."""
+
+    actor: str
+    actor_type: str
+    error_type: str
+    error: str
+    message_type: str | UnsetType = UNSET
+
+
+class ActorRestarted(Event, frozen=True, kw_only=True):
+    """A supervisor has started a child again, under its old address."""
+
+    actor: str
+    actor_type: str
+    restarts: int
+    delay_ms: int
+
+
+class ActorStuck(Event, frozen=True, kw_only=True):
+    """An actor ignored both its stop and its cancellation; the system went on without it."""
+
+    actor: str
+    actor_type: str
+
+
+class DeadLetters(Event, frozen=True, kw_only=True):
+    """Messages reached an actor that had ended; reported at the 1st, 2nd, 4th, 8th ... of the system."""
+
+    actor: str
+    message_type: str
+    total: int

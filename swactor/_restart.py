@@ -1,0 +1,99 @@
+"""Restart decisions of a supervisor, as pure functions of exit reason, strategy and time.
+
+Owns: which children restart, in which order, after which delay, and when the budget is spent.
+Not here: starting or stopping anything (see _supervisor). Times are monotonic nanoseconds.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from swactor._messages import ExitKind, ExitReason
+
+
+class Strategy(enum.Enum):
+    """Which children are restarted when one of them ends in a way that asks for it."""
+
+    ONE_FOR_ONE = "one_for_one"
+    """That one only."""
+    ONE_FOR_ALL = "one_for_all"
+    """All of them."""
+    REST_FOR_ONE = "rest_for_one"
+    """That one and those started after it."""
+
+
+class RestartKind(enum.Enum):
+    """When a child is restarted at all."""
+
+    PERMANENT = "permanent"
+    """Whenever it ends, unless its supervisor stopped it."""
+    TRANSIENT = "transient"
+    """After an abnormal end only."""
+    TEMPORARY = "temporary"
+    """Never."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartBudget:
+    """How many restarts a supervisor performs within a period before it fails itself."""
+
+    restarts_max: int = 5
+    period_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The delay before a restart: ``first_s`` doubling to ``limit_s``, less a random share of ``jitter``.
+
+    Jitter keeps many nodes that failed together from coming back together; see "Exponential Backoff And
+    Jitter" (AWS Architecture Blog, 2015). The delay starts over when a period of the budget went by
+    without a restart.
+    """
+
+    first_s: float = 0.1
+    limit_s: float = 30.0
+    jitter: float = 0.5
+
+    def delay_s(self, attempt: int, draw: float) -> float:
+        """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""
+        full = min(self.limit_s, self.first_s * 2.0 ** min(attempt, 63))
+        return full * (1.0 - self.jitter * draw)
+
+
+def wants_restart(kind: RestartKind, reason: ExitReason) -> bool:
+    """Return whether a child of this kind is restarted after an end for this reason."""
+    match kind:
+        case RestartKind.PERMANENT:
+            return reason.kind is not ExitKind.STOPPED
+        case RestartKind.TRANSIENT:
+            return reason.abnormal
+        case RestartKind.TEMPORARY:
+            return False
+
+
+def affected(strategy: Strategy, order: Sequence[str], failed: str) -> tuple[str, ...]:
+    """Return the ids that restart together with ``failed``, in start order (stop them in the reverse)."""
+    match strategy:
+        case Strategy.ONE_FOR_ONE:
+            return (failed,)
+        case Strategy.ONE_FOR_ALL:
+            return tuple(order)
+        case Strategy.REST_FOR_ONE:
+            return tuple(order[order.index(failed) :])
+
+
+@dataclass(slots=True)
+class RestartHistory:
+    """The restarts of one supervisor within the period of its budget."""
+
+    budget: RestartBudget
+    _times_ns: list[int] = field(default_factory=list)
+
+    def admit(self, now_ns: int) -> int | None:
+        """Take note of a restart at ``now_ns``; return its number within the period, None when spent."""
+        since_ns = now_ns - round(self.budget.period_s * 1e9)
+        self._times_ns = [at for at in self._times_ns if at > since_ns]
+        if len(self._times_ns) >= self.budget.restarts_max:
+            return None
+        self._times_ns.append(now_ns)
+        return len(self._times_ns) - 1

@@ -1,0 +1,222 @@
+"""The supervisor: an actor whose work is to keep its children running.
+
+Owns: starting children in order, applying restart decisions, giving up when the budget is spent.
+Not here: the decisions themselves (`_restart`, pure), the life of a single child (`_cell`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from swactor._actor import Actor
+from swactor._cell import Cell, CellState
+from swactor._errors import RestartBudgetSpentError, SwactorError
+from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
+from swactor._messages import ExitKind, ExitReason, Request, Stop
+from swactor._moments import ActorRestarted
+from swactor._ref import ActorRef
+from swactor._restart import (
+    Backoff,
+    RestartBudget,
+    RestartHistory,
+    RestartKind,
+    Strategy,
+    affected,
+    wants_restart,
+)
+
+if TYPE_CHECKING:
+    from swactor._context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """How a child is started, when it is restarted, how long it may take to stop."""
+
+    id: str
+    factory: Callable[[], Actor[Any]]
+    restart: RestartKind = RestartKind.PERMANENT
+    shutdown_grace_s: float = 5.0
+    mailbox: MailboxPolicy = DEFAULT_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class GetChild(Request[ActorRef[Any]]):
+    """Ask a supervisor for the address of a child; it stays the same across restarts."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild(Request[ActorRef[Any]]):
+    """Ask a supervisor to start one more child, the newest from then on."""
+
+    spec: ChildSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """The delay before a restart is over."""
+
+    ids: tuple[str, ...]
+
+
+SupervisorMessage: TypeAlias = GetChild | StartChild | _Restart
+
+
+class NoSuchChildError(SwactorError):
+    """The supervisor has no child with this id (any more)."""
+
+    def __init__(self, child_id: str) -> None:
+        super().__init__(f"no child {child_id!r}")
+        self.child_id = child_id
+
+
+class ChildExistsError(SwactorError):
+    """The supervisor has a child with this id already; ids are unique within a supervisor."""
+
+    def __init__(self, child_id: str) -> None:
+        super().__init__(f"a child {child_id!r} exists already")
+        self.child_id = child_id
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: ChildSpec
+    cell: Cell
+
+
+@dataclass(slots=True)
+class _Plan:
+    """One restart under way: the children still to stop, those to start afterwards, and the delay between."""
+
+    restart: tuple[str, ...]
+    delay_s: float
+    to_stop: list[str] = field(default_factory=list)
+
+
+class Supervisor(Actor[SupervisorMessage]):
+    """Starts children in the order given, stops them newest first, restarts them as told.
+
+    When the budget is spent it fails with `RestartBudgetSpentError`, so that its own parent decides.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[ChildSpec] = (),
+        *,
+        strategy: Strategy = Strategy.ONE_FOR_ONE,
+        budget: RestartBudget | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._specs = tuple(children)
+        self._strategy = strategy
+        self._backoff = backoff or Backoff()
+        self._history = RestartHistory(budget or RestartBudget())
+        self._children: dict[str, _Child] = {}
+        self._plan: _Plan | None = None
+        self._waiting: list[tuple[str, ExitReason]] = []
+
+    def on_start(self, ctx: Context[SupervisorMessage]) -> None:
+        """Start the children, in order."""
+        self._ctx = ctx
+        ctx._cell.child_policy = self._child_down
+        for spec in self._specs:
+            self._start_child(spec)
+
+    def on_message(self, ctx: Context[SupervisorMessage], message: SupervisorMessage) -> object:
+        """Answer about children, start new ones, perform a restart whose delay is over."""
+        match message:
+            case GetChild(child_id):
+                if child_id in self._children:
+                    return self._children[child_id].cell.ref
+                ctx.defer().fail(NoSuchChildError(child_id))
+            case StartChild(spec):
+                if spec.id not in self._children:
+                    return self._start_child(spec)
+                ctx.defer().fail(ChildExistsError(spec.id))
+            case _Restart(ids):
+                self._start_again(ids)
+        return None
+
+    def _start_child(self, spec: ChildSpec) -> ActorRef[Any]:
+        parent = self._ctx._cell
+        cell = parent.system.new_cell(
+            parent, spec.factory(), name=spec.id, policy=spec.mailbox, supervised=True
+        )
+        self._children[spec.id] = _Child(spec, cell)
+        cell.start()
+        return cell.ref
+
+    # -- one child came down --------------------------------------------------------------------------------
+
+    def _child_down(self, cell: Cell, reason: ExitReason) -> None:
+        child_id = next((i for i, child in self._children.items() if child.cell is cell), None)
+        if child_id is None:
+            return
+        if self._plan is not None:
+            if child_id in self._plan.to_stop:
+                self._plan.to_stop.remove(child_id)
+                self._go_on_stopping(self._plan)
+            elif child_id not in self._plan.restart:
+                self._waiting.append((child_id, reason))
+            return
+        self._decide(child_id, reason)
+
+    def _decide(self, child_id: str, reason: ExitReason) -> None:
+        child = self._children[child_id]
+        if not wants_restart(child.spec.restart, reason):
+            del self._children[child_id]
+            self._forget(child.cell)
+            return
+        attempt = self._history.admit(self._ctx.clock.monotonic_ns())
+        if attempt is None:
+            budget = self._history.budget
+            error = RestartBudgetSpentError(child_id, budget.restarts_max, budget.period_s)
+            error.__cause__ = reason.error
+            self._ctx._cell._fail(error)
+            return
+        ids = affected(self._strategy, tuple(self._children), child_id)
+        draw = self._ctx.random.below(1 << 32) / (1 << 32)
+        plan = _Plan(restart=ids, delay_s=self._backoff.delay_s(attempt, draw))
+        plan.to_stop = [i for i in ids if self._children[i].cell.state is not CellState.DOWN]
+        self._plan = plan
+        self._go_on_stopping(plan)
+
+    def _go_on_stopping(self, plan: _Plan) -> None:
+        if plan.to_stop:
+            child = self._children[plan.to_stop[-1]]
+            child.cell.signal(Stop(ExitReason(ExitKind.STOPPED), child.spec.shutdown_grace_s))
+        else:
+            self._ctx.send_after(plan.delay_s, _Restart(plan.restart))
+
+    def _start_again(self, ids: tuple[str, ...]) -> None:
+        plan, self._plan = self._plan, None
+        delay_ms = round(plan.delay_s * 1000) if plan is not None else 0
+        for child_id in ids:
+            child = self._children[child_id]
+            if child.spec.restart is RestartKind.TEMPORARY:
+                del self._children[child_id]
+                self._forget(child.cell)
+                continue
+            cell = child.cell
+            self._ctx.emit(
+                ActorRestarted(
+                    actor=cell.actor_id.path,
+                    actor_type=cell.type_name,
+                    restarts=cell.restarts + 1,
+                    delay_ms=delay_ms,
+                )
+            )
+            cell.restart(child.spec.factory())
+        waiting, self._waiting = self._waiting, []
+        for child_id, reason in waiting:
+            self._child_down(self._children[child_id].cell, reason)
+
+    def _forget(self, cell: Cell) -> None:
+        cell.finish()
+        children = self._ctx._cell.children
+        if children is not None:
+            children.pop(cell.actor_id.serial, None)

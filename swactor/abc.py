@@ -1,0 +1,113 @@
+"""The protocols that others implement: what an `ActorSystem` is built from and what it reports to.
+
+Owns: the seams between actors and the outside world that every layer shares. Production and the simulator
+hand different implementations to the same code. Seams of one layer only (transport, spawner, proc, sink)
+are declared in that layer.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Protocol, TypeVar
+
+from swactor._events import Event
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Where times come from. Durations are monotonic; only wall times are shown to people."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since an arbitrary start; never goes back."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, UTC; may jump either way."""
+        ...
+
+
+class RandomStream(Protocol):
+    """An endless row of random numbers."""
+
+    def below(self, bound: int) -> int:
+        """Return an integer, uniform in ``0 <= n < bound``; ``bound`` is at least 1."""
+        ...
+
+    def token(self, n_bytes: int) -> bytes:
+        """Return ``n_bytes`` random bytes: unpredictable in production, reproducible in a simulation."""
+        ...
+
+
+class Random(Protocol):
+    """A family of independent streams, so that one more draw here never shifts a draw there."""
+
+    def stream(self, *key: str) -> RandomStream:
+        """Return the stream of ``key``. Equal keys of one seed give equal streams."""
+        ...
+
+
+class Cancellable(Protocol):
+    """Something scheduled that can be called off."""
+
+    def cancel(self) -> object:
+        """Call it off; does nothing when it already happened or was called off before."""
+        ...
+
+
+class Waiter(Protocol[T]):
+    """A result that one coroutine waits for and anybody may set, once."""
+
+    def done(self) -> bool:
+        """Whether a result or an error was set."""
+        ...
+
+    def set(self, value: T) -> None:
+        """Set the result; does nothing when one was set before."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Set an error for the waiting coroutine; does nothing when a result was set before."""
+        ...
+
+    async def wait(self) -> T:
+        """Wait for the result and return it, or raise the error."""
+        ...
+
+
+class Loop(Protocol):
+    """The event loop as actors see it: callbacks, timers, tasks, descriptors. One implementation a backend.
+
+    Everything runs on the loop's own thread. A callback that raises is reported by the backend's own
+    means and stops nothing else.
+    """
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the next turn of the loop."""
+        ...
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
+        """Run ``callback`` after ``delay_s`` seconds."""
+        ...
+
+    def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
+        """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it."""
+        ...
+
+    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is readable, until cancelled."""
+        ...
+
+    def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is writable, until cancelled."""
+        ...
+
+    def waiter(self) -> Waiter[T]:
+        """Return a fresh `Waiter`."""
+        ...
+
+
+class Observer(Protocol):
+    """Hears of moments. Called inside the runtime, so it only takes note: no waiting, no tells back."""
+
+    def observe(self, event: Event) -> None:
+        """Take note of ``event``. An observer that raises is reported once and detached."""
+        ...
