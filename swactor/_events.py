@@ -4,8 +4,8 @@ Owns: how an event is tagged, so that a recorder can write any event without kno
 Not here: sequence numbers and times (the recorder stamps them), values that merely are (``statistics()``).
 
 An event type is declared once, beside whoever produces it: ``class X(Event, frozen=True, kw_only=True)``
-(msgspec hands neither flag down). Its class name is its ``type`` in the record. Fields are additive: a new one
-defaults to ``UNSET`` and is then left out when absent; a field that the original format always carried
+(msgspec hands neither flag down). Its class name is its ``type`` in the record. Fields are additive: a new
+one defaults to ``UNSET`` and is then left out when absent; a field that the original format always carried
 defaults to ``None`` and is written as ``null``.
 """
 

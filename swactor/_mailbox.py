@@ -50,10 +50,15 @@ DEFAULT_POLICY = MailboxPolicy()
 class Mailbox:
     """The two lanes of one actor."""
 
-    __slots__ = ("_room", "dropped", "policy", "signals", "urgent", "user")
+    __slots__ = ("_room", "awake", "capacity", "crowded", "dropped", "policy", "signals", "urgent", "user")
 
     def __init__(self, policy: MailboxPolicy) -> None:
         self.policy = policy
+        self.capacity = policy.capacity
+        self.awake = False
+        """Whether somebody is already on the way to look into the user lane."""
+        self.crowded = False
+        """Whether senders wait for room."""
         self.user: deque[object] | None = None
         self.signals: deque[Signal] | None = None
         self.urgent: deque[object] | None = None
@@ -68,7 +73,7 @@ class Mailbox:
         user = self.user
         if user is None:
             self.user = deque((message,))
-        elif len(user) < self.policy.capacity:
+        elif len(user) < self.capacity:
             user.append(message)
         elif self.policy.overflow is Overflow.REFUSE:
             return False
@@ -102,25 +107,23 @@ class Mailbox:
         if self._room is None:
             self._room = deque()
         self._room.append(waiter)
+        self.crowded = True
 
     def announce_room(self) -> None:
         """A message left: let as many waiting senders go on as there are free places."""
-        if self._room is None:
-            return
-        free = self.policy.capacity - len(self)
+        free = self.capacity - len(self)
         while self._room and free > 0:
             waiter = self._room.popleft()
             if not waiter.done():
                 waiter.set(None)
                 free -= 1
-        if not self._room:
-            self._room = None
+        self.crowded = bool(self._room)
 
     def release_waiting(self) -> None:
         """The actor has ended: nobody needs to wait for room any more."""
         while self._room:
             self._room.popleft().set(None)
-        self._room = None
+        self.crowded = False
 
     def empty_out(self) -> list[object]:
         """Return and forget all user messages, oldest first."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from swactor._actor import Actor
-from swactor._cell import Cell, CellState
+from swactor._cell import Cell
 from swactor._errors import RestartBudgetSpentError, SwactorError
+from swactor._life import LifeState
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Request, Stop
 from swactor._moments import ActorRestarted
@@ -150,7 +151,7 @@ class Supervisor(Actor[SupervisorMessage]):
         cell.start()
         return cell.ref
 
-    # -- one child came down --------------------------------------------------------------------------------
+    # -- one child came down ------------------------------------------------------------------------------
 
     def _child_down(self, cell: Cell, reason: ExitReason) -> None:
         child_id = next((i for i, child in self._children.items() if child.cell is cell), None)
@@ -169,7 +170,7 @@ class Supervisor(Actor[SupervisorMessage]):
         child = self._children[child_id]
         if not wants_restart(child.spec.restart, reason):
             del self._children[child_id]
-            self._forget(child.cell)
+            self._ctx._cell.forget_child(child.cell)
             return
         attempt = self._history.admit(self._ctx.clock.monotonic_ns())
         if attempt is None:
@@ -181,7 +182,7 @@ class Supervisor(Actor[SupervisorMessage]):
         ids = affected(self._strategy, tuple(self._children), child_id)
         draw = self._ctx.random.below(1 << 32) / (1 << 32)
         plan = _Plan(restart=ids, delay_s=self._backoff.delay_s(attempt, draw))
-        plan.to_stop = [i for i in ids if self._children[i].cell.state is not CellState.DOWN]
+        plan.to_stop = [i for i in ids if self._children[i].cell.state is not LifeState.DOWN]
         self._plan = plan
         self._go_on_stopping(plan)
 
@@ -199,7 +200,7 @@ class Supervisor(Actor[SupervisorMessage]):
             child = self._children[child_id]
             if child.spec.restart is RestartKind.TEMPORARY:
                 del self._children[child_id]
-                self._forget(child.cell)
+                self._ctx._cell.forget_child(child.cell)
                 continue
             cell = child.cell
             self._ctx.emit(
@@ -214,9 +215,3 @@ class Supervisor(Actor[SupervisorMessage]):
         waiting, self._waiting = self._waiting, []
         for child_id, reason in waiting:
             self._child_down(self._children[child_id].cell, reason)
-
-    def _forget(self, cell: Cell) -> None:
-        cell.finish()
-        children = self._ctx._cell.children
-        if children is not None:
-            children.pop(cell.actor_id.serial, None)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from swactor._actor import Actor
-from swactor._cell import STOPPED, Cell, CellState
+from swactor._cell import Cell
 from swactor._errors import SystemStoppingError
 from swactor._ids import ActorId
+from swactor._life import STOPPED, LifeState
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitReason, Stop
@@ -79,7 +80,7 @@ class ActorSystem:
     ) -> None:
         await self.shutdown()
 
-    # -- actors ---------------------------------------------------------------------------------------------
+    # -- actors -------------------------------------------------------------------------------------------
 
     async def spawn(
         self,
@@ -100,7 +101,7 @@ class ActorSystem:
             self.names.require_free(name)
         ref: ActorRef[N] = self.spawn_child(root, actor, name=name, mailbox=mailbox)
         cell = self._cell_of(ref)
-        if name is not None and cell.state is not CellState.ENDED:
+        if name is not None and cell.state is not LifeState.ENDED:
             self.names.register(name, ref)
         await cell.wait_started()
         return ref
@@ -130,7 +131,7 @@ class ActorSystem:
     ) -> Cell:
         """Return a cell that hangs below ``parent`` and is not started yet."""
         self._running_root()
-        if parent.state not in {CellState.STARTING, CellState.RUNNING}:
+        if parent.state not in {LifeState.STARTING, LifeState.RUNNING}:
             raise SystemStoppingError(f"{parent.actor_id} is stopping, it has no new children")
         self._serial += 1
         part = name or f"{type(actor).__name__}-{self._serial}"
@@ -180,15 +181,15 @@ class ActorSystem:
     def _cell_of(self, ref: ActorRef[Any]) -> Cell:
         if not isinstance(ref, LocalRef):
             raise TypeError(f"{ref!r} is not an actor of this system")
-        return ref._cell
+        return ref.cell
 
     def _running_root(self) -> Cell:
         root = self._root
-        if root is None or root.state is not CellState.RUNNING:
+        if root is None or root.state is not LifeState.RUNNING:
             raise SystemStoppingError(f"{self.name} is not running")
         return root
 
-    # -- the outside ----------------------------------------------------------------------------------------
+    # -- the outside --------------------------------------------------------------------------------------
 
     def attach(self, observer: Observer) -> None:
         """Report moments to ``observer`` from now on."""

@@ -1,0 +1,1 @@
+"""Programs that show the product at work; the tests run them."""

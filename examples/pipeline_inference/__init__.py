@@ -1,0 +1,1 @@
+"""A language model cut over several nodes: each stage is an actor that owns one worker process."""

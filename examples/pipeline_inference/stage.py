@@ -1,0 +1,172 @@
+"""One stage of the pipeline: an actor that owns one worker process.
+
+Owns: the worker's life, and what goes into and comes out of it.
+Not here: the computation (`worker`), who else is in the cluster (`swactor.cluster`).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from examples.pipeline_inference.messages import (
+    Activation,
+    EndRequest,
+    NextToken,
+    Shutdown,
+    StageFailed,
+    StartRequest,
+    Token,
+)
+from examples.pipeline_inference.model import Hidden
+from examples.pipeline_inference.worker_protocol import (
+    Begin,
+    Computed,
+    Extend,
+    Forget,
+    Forward,
+    Ready,
+    Refused,
+    Result,
+    Sampled,
+    Work,
+)
+from swactor import Actor, ActorRef, Context
+from swactor.cluster import Cluster
+from swactor_diag.schema import Custom
+from swactor_process import (
+    ProcessCommand,
+    ProcessExited,
+    ProcessOutput,
+    ProcessSpec,
+    ProcessStarted,
+    Spawner,
+    SpawnFailed,
+    Stop,
+    Stream,
+    WriteStdin,
+    spawn_process,
+)
+
+FromCluster: TypeAlias = StartRequest | NextToken | EndRequest | Activation
+FromWorker: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFailed
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown
+
+ORCHESTRATOR = "orchestrator"
+
+
+def stage_name(index: int) -> str:
+    """Return the name that stage ``index`` has in the cluster."""
+    return f"stage-{index}"
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """Where in the pipeline a stage stands."""
+
+    index: int
+    count: int
+
+    @property
+    def next_name(self) -> str:
+        """Who gets what this stage computes."""
+        return stage_name(self.index + 1) if self.index + 1 < self.count else ORCHESTRATOR
+
+
+class Stage(Actor[StageMessage]):
+    """Passes work to its worker and the worker's results to the next stage.
+
+    It takes its name in the cluster only when the worker is ready, so whoever can resolve the name can use it.
+    """
+
+    def __init__(
+        self,
+        place: StagePlace,
+        worker: ProcessSpec,
+        *,
+        spawner: Spawner,
+        cluster: Cluster,
+        subprocesses: ActorRef[ProcessStarted | ProcessExited],
+    ) -> None:
+        self._place = place
+        self._name = stage_name(place.index)
+        self._spec = worker
+        self._spawner = spawner
+        self._cluster = cluster
+        self._subprocesses = subprocesses
+        self._worker: ActorRef[ProcessCommand] | None = None
+
+    def on_start(self, ctx: Context[StageMessage]) -> None:
+        """Start the worker; everything about it arrives as messages."""
+        self._worker = spawn_process(ctx, self._spec, spawner=self._spawner)
+
+    def on_message(self, ctx: Context[StageMessage], message: StageMessage) -> None:
+        """Handle one message from the cluster, from the worker's driver, or from this node."""
+        match message:
+            case ProcessStarted() | ProcessExited():
+                self._subprocesses.tell(message)  # this line is all that diagnostics asks of an owner
+                if isinstance(message, ProcessExited):
+                    self._worker_ended(ctx, message)
+            case SpawnFailed():
+                self._give_up(ctx, f"worker could not be started: {message.message}")
+            case ProcessOutput(stream=Stream.STDOUT):
+                self._worker_said(ctx, message.line)
+            case ProcessOutput():
+                pass  # stderr is for people; its tail comes with the exit
+            case StartRequest(request_id, prompt):
+                self._work_on(Begin(request_id, prompt))
+            case NextToken(request_id, token):
+                self._work_on(Extend(request_id, token))
+            case EndRequest(request_id):
+                self._work_on(Forget(request_id))
+            case Activation(request_id, payload):
+                self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
+            case Shutdown():
+                self._shut_down(ctx)
+
+    # -- to the worker --------------------------------------------------------------------------------------
+
+    def _work_on(self, work: Work) -> None:
+        if self._worker is not None:
+            self._worker.tell(WriteStdin(msgspec.json.encode(work) + b"\n"))
+
+    def _shut_down(self, ctx: Context[StageMessage]) -> None:
+        if self._worker is None:
+            ctx.stop()
+        else:
+            self._worker.tell(Stop())  # the worker's exit then ends this actor too
+
+    # -- from the worker ------------------------------------------------------------------------------------
+
+    def _worker_said(self, ctx: Context[StageMessage], line: bytes) -> None:
+        result: Result = msgspec.json.decode(line, type=Result)
+        match result:
+            case Ready():
+                ctx.emit(Custom(kind="worker_ready", fields={"stage": self._name, "layers": result.layers}))
+                self._cluster.register(self._name, ctx.ref)
+            case Computed(request_id, hidden):
+                self._pass_on(ctx, Activation(request_id, msgspec.msgpack.encode(hidden)))
+            case Sampled(request_id, token, text, final):
+                self._pass_on(ctx, Token(request_id, token, text, final))
+            case Refused(why):
+                self._give_up(ctx, f"worker refused its work: {why}")
+
+    def _pass_on(self, ctx: Context[StageMessage], message: Activation | Token) -> None:
+        next_stage = self._cluster.whereis(self._place.next_name)
+        if next_stage is None:
+            self._give_up(ctx, f"{self._place.next_name} is not known here")
+        else:
+            next_stage.tell(message)
+
+    def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
+        self._worker = None
+        if exited.asked_for:
+            ctx.stop()
+        else:
+            self._give_up(ctx, f"worker {exited.pid} ended: {exited.describe()}")
+
+    def _give_up(self, ctx: Context[StageMessage], why: str) -> None:
+        orchestrator = self._cluster.whereis(ORCHESTRATOR)
+        if orchestrator is not None:
+            orchestrator.tell(StageFailed(self._name, why))
+        self._shut_down(ctx)
