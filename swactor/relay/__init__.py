@@ -1,0 +1,51 @@
+"""A relay that iroh endpoints use unmodified, and that can say who closed which session and why.
+
+This package's names need no web server: events, reports, settings and the pure session book. The server is
+``swactor.relay.server.RelayServer`` and needs the ``relay`` extra, as does ``swactor.relay.protocol``.
+"""
+
+from swactor.relay.config import RelayConfig, RelayConfigError, relay_node_id
+from swactor.relay.events import (
+    CLOSE_RULES,
+    CloseEvidence,
+    CloseInitiator,
+    CloseReason,
+    CloseRule,
+    RelaySessionClosed,
+    RelaySessionOpened,
+)
+from swactor.relay.report import RelayReport, SessionReport, SessionState
+from swactor.relay.sessions import (
+    Closed,
+    Instant,
+    Notice,
+    NoticeKind,
+    Opened,
+    Refusal,
+    Session,
+    SessionBook,
+)
+
+__all__ = [
+    "CLOSE_RULES",
+    "CloseEvidence",
+    "CloseInitiator",
+    "CloseReason",
+    "CloseRule",
+    "Closed",
+    "Instant",
+    "Notice",
+    "NoticeKind",
+    "Opened",
+    "Refusal",
+    "RelayConfig",
+    "RelayConfigError",
+    "RelayReport",
+    "RelaySessionClosed",
+    "RelaySessionOpened",
+    "Session",
+    "SessionBook",
+    "SessionReport",
+    "SessionState",
+    "relay_node_id",
+]

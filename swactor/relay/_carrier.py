@@ -1,0 +1,304 @@
+"""The websocket under one relay session: its queue, its writer, its silence, and how it ended.
+
+Owns: which of all possible ends of a connection is the one that happened. An own decision is recorded
+before it is acted upon; what the wire did by itself is read off a tap below aiohttp, which alone cannot
+tell an orderly end from a reset. Not here: routing and the book (see ``server``), meaning of frames.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+
+from swactor.abc import Clock, RandomStream
+from swactor.relay.config import RelayConfig
+from swactor.relay.events import CloseReason
+from swactor.relay.protocol import PING_BYTES, ProtocolError, ping_frame
+from swactor.relay.sessions import Session
+
+
+class Tap(asyncio.Protocol):
+    """Passes everything on to ``inner`` and remembers how the connection ended."""
+
+    def __init__(self, inner: asyncio.Protocol) -> None:
+        self._inner = inner
+        self.fin_received = False
+        self.lost = asyncio.Event()
+        self.error: Exception | None = None
+        self.paused = False
+        self.on_paused: Callable[[], None] = _nothing
+
+    @classmethod
+    def install(cls, transport: asyncio.Transport) -> "Tap":
+        """Put a tap between ``transport`` and its protocol."""
+        inner = transport.get_protocol()
+        assert isinstance(inner, asyncio.Protocol)  # noqa: S101 - aiohttp's handler is one
+        tap = cls(inner)
+        transport.set_protocol(tap)
+        return tap
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        self.fin_received = True
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
+        self.lost.set()
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self._inner.pause_writing()
+        self.on_paused()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._inner.resume_writing()
+
+    def wire_cause(self) -> tuple[CloseReason, str] | None:
+        """Return what the wire did by itself, or None while it has done nothing."""
+        if self.fin_received:
+            return CloseReason.CLIENT_GONE, ""
+        if isinstance(self.error, ConnectionResetError | BrokenPipeError):
+            return CloseReason.CONNECTION_RESET, type(self.error).__name__
+        if self.error is not None:
+            return CloseReason.TRANSPORT_ERROR, f"{type(self.error).__name__}: {self.error}"
+        return None
+
+
+class CarrierOwner(Protocol):
+    """Who hears of frames and of the end; the relay server."""
+
+    def frame_received(self, carrier: "Carrier", message: bytes) -> None:
+        """Handle one message; raises ProtocolError to have the session ended."""
+        ...
+
+    def carrier_ended(self, session: Session, reason: CloseReason, detail: str) -> None:
+        """Take note of the end. Called exactly once a carrier, before the socket is closed."""
+        ...
+
+
+class Carrier:
+    """One client's websocket for as long as its session lasts."""
+
+    def __init__(
+        self,
+        session: Session,
+        websocket: web.WebSocketResponse,
+        *,
+        transport: asyncio.Transport,
+        tap: Tap,
+        owner: CarrierOwner,
+        config: RelayConfig,
+        clock: Clock,
+        random: RandomStream,
+    ) -> None:
+        self.session = session
+        self._websocket = websocket
+        self._transport = transport
+        self._tap = tap
+        self._owner = owner
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._control: deque[bytes] = deque()
+        self._datagrams: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._read_done = asyncio.Event()
+        self._goodbye: bytes | None = None
+        self._ping_payload = b""
+        self._ping_sent_ns = 0
+        self._patience_s = 0.0
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    async def serve(self) -> None:
+        """Carry the session until it ends; the socket is closed on return."""
+        self._tap.on_paused = self._watch_stall
+        writer = asyncio.create_task(self._write(), name=f"relay-writer-{self.session.session_id}")
+        self._ping()
+        self._new_patience()
+        try:
+            await self._read()
+        except BaseException as error:
+            self.end(CloseReason.RELAY_FAILURE, detail=repr(error))
+            raise
+        finally:
+            self._read_done.set()
+            await writer
+
+    # -- to the client -----------------------------------------------------------------------------------
+
+    def forward(self, frame: bytes) -> None:
+        """Queue a frame of another client; dropped and counted when the queue is full (newest first)."""
+        self._queue(self._datagrams, frame)
+
+    def tell(self, frame: bytes) -> None:
+        """Queue a frame of the relay itself; overtakes forwarded ones. Bounded like `forward`."""
+        self._queue(self._control, frame)
+
+    def _queue(self, queue: deque[bytes], frame: bytes) -> None:
+        if len(queue) >= self._config.queue_frames_max:
+            self.session.frames_queue_dropped += 1
+            return
+        queue.append(frame)
+        self._wake.set()
+
+    async def _write(self) -> None:
+        while not self._ended:
+            queue = self._control or self._datagrams
+            if not queue:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            frame = queue.popleft()
+            self.session.sent(len(frame))
+            try:
+                await self._websocket.send_bytes(frame)
+            except ConnectionError:
+                break  # The reader sees the same end, with its cause.
+        while not self._ended:
+            self._wake.clear()
+            await self._wake.wait()
+        await self._part()
+
+    async def _part(self) -> None:
+        """Say goodbye if there is one to say, and be rid of the socket within the goodbye timeout."""
+        if self._goodbye is not None:
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                async with asyncio.timeout(self._config.goodbye_timeout_s):
+                    await self._websocket.send_frame(self._goodbye, WSMsgType.CLOSE)
+                    # Closing at once could turn into a reset that overtakes the goodbye.
+                    await self._read_done.wait()
+                    self._transport.close()
+                    await self._tap.lost.wait()
+        self._transport.abort()
+
+    # -- from the client ---------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Read until the client or the wire ends it; what comes after our own goodbye is thrown away."""
+        while True:
+            message = await self._websocket.receive()
+            if message.type is WSMsgType.BINARY:
+                if not self._ended:
+                    self._take(message.data)
+            elif message.type is WSMsgType.TEXT:
+                code = WSCloseCode.UNSUPPORTED_DATA
+                self.end(CloseReason.PROTOCOL_ERROR, detail="text message", goodbye=code)
+            else:
+                self._end_by(message)
+                return
+
+    def _take(self, frame: bytes) -> None:
+        self.session.received(len(frame), now_ns=self._clock.monotonic_ns())
+        try:
+            self._owner.frame_received(self, frame)
+        except ProtocolError as error:
+            self.end(CloseReason.PROTOCOL_ERROR, detail=str(error), goodbye=WSCloseCode.PROTOCOL_ERROR)
+
+    def _end_by(self, message: WSMessage) -> None:
+        """End the session by a message that is not a frame: a close, an error, or the connection's end."""
+        if message.type is WSMsgType.CLOSE:
+            detail = f"code {message.data} {message.extra or ''}".rstrip()
+            self.end(CloseReason.CLIENT_CLOSED, detail=detail, goodbye=WSCloseCode.OK)
+        elif message.type is WSMsgType.ERROR and self._tap.wire_cause() is None:
+            self.end(CloseReason.PROTOCOL_ERROR, detail=f"websocket: {message.data}")
+        else:
+            # `end` puts what the wire did in place of this; if it did nothing, it was us, unrecorded.
+            self.end(
+                CloseReason.RELAY_FAILURE, detail=f"closed without a recorded cause ({message.type.name})"
+            )
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def end(self, reason: CloseReason, *, detail: str = "", goodbye: int | None = None) -> None:
+        """End the session for ``reason``; the first call counts, later ones do nothing.
+
+        When the wire has already ended by itself, that is the reason recorded. With ``goodbye``, a websocket
+        close code, the client is told the reason; without, the socket is aborted.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        for timer in (self._silence_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        if reason is not CloseReason.CLIENT_CLOSED:
+            reason, detail = self._tap.wire_cause() or (reason, detail)
+        self._owner.carrier_ended(self.session, reason, detail)
+        # A client whose socket is stuck cannot be told anything.
+        if goodbye is None or self._tap.paused:
+            self._transport.abort()
+        else:
+            text = "" if reason is CloseReason.CLIENT_CLOSED else reason.value
+            self._goodbye = goodbye.to_bytes(2, "big") + text.encode()
+        self._wake.set()
+
+    # -- silence and stalls ------------------------------------------------------------------------------
+
+    def ponged(self, payload: bytes) -> None:
+        """Take the answer to a ping; one that answers no ping of ours is ignored."""
+        if payload == self._ping_payload:
+            self._ping_payload = b""
+            self.session.rtt_ms = (self._clock.monotonic_ns() - self._ping_sent_ns) / 1e6
+
+    def _ping(self) -> None:
+        self._ping_payload = self._random.token(PING_BYTES)
+        self._ping_sent_ns = self._clock.monotonic_ns()
+        self.tell(ping_frame(self._ping_payload))
+
+    def _silent_s(self) -> float:
+        return self.session.silent_ns(self._clock.monotonic_ns()) / 1e9
+
+    def _new_patience(self) -> None:
+        """Draw how long the client may be silent before the next ping; jitter keeps pings apart."""
+        jitter_s = self._random.below(round(self._config.ping_jitter_s * 1000) + 1) / 1000
+        self._patience_s = self._config.ping_period_s + jitter_s
+        self._check_silence()
+
+    def _check_silence(self) -> None:
+        remaining_s = self._patience_s - self._silent_s()
+        loop = asyncio.get_running_loop()
+        if remaining_s > 0:
+            self._silence_timer = loop.call_later(remaining_s, self._check_silence)
+        else:
+            self._ping()
+            self._silence_timer = loop.call_later(self._config.ping_timeout_s, self._check_answer)
+
+    def _check_answer(self) -> None:
+        if self.session.heard_ns > self._ping_sent_ns:
+            self._new_patience()
+        else:
+            self.end(CloseReason.IDLE_TIMEOUT, detail=f"no frame for {self._silent_s():.1f} s")
+
+    def _watch_stall(self) -> None:
+        """The socket is full: from now on it must take bytes within each write timeout."""
+        if not self._ended:
+            self._arm_stall(self._transport.get_write_buffer_size())
+
+    def _arm_stall(self, buffered: int) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._stall_timer = loop.call_later(self._config.write_timeout_s, self._check_stall, buffered)
+
+    def _check_stall(self, buffered_before: int) -> None:
+        buffered = self._transport.get_write_buffer_size()
+        if not self._tap.paused:
+            return
+        if buffered < buffered_before:
+            self._arm_stall(buffered)
+        else:
+            self.end(CloseReason.SLOW_CLIENT, detail=f"{buffered} bytes unsent")
+
+
+def _nothing() -> None:
+    """Do nothing; stands in until a carrier listens."""

@@ -1,0 +1,287 @@
+"""Each way a relay session can end, made to happen on real sockets and processes."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from swactor.relay import RelaySessionClosed
+from swactor.relay.server import RelayServer
+from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
+
+NewClient = Callable[..., RelayClient]
+NewRelay = Callable[..., Awaitable[RelayServer]]
+
+# Opens one session, says so, then lives until it is killed.
+CHILD = """
+import asyncio, sys
+from swactor.relay.testing import RelayClient
+async def main():
+    client = await RelayClient(sys.argv[1], int(sys.argv[2])).open()
+    print("ready", flush=True)
+    while True:
+        await client.receive()
+asyncio.run(main())
+"""
+
+
+@contextlib.asynccontextmanager
+async def child_client(relay: RelayServer, seed: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, relay.url, str(seed), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def cause(event: RelaySessionClosed) -> tuple[str, str]:
+    return event.close_initiator.value, event.close_reason
+
+
+async def first_close(events: RelayEvents) -> RelaySessionClosed:
+    return (await events.wait(RelaySessionClosed))[0]
+
+
+async def test_a_full_queue_drops_the_newest_and_counts_it(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay(queue_frames_max=4, write_timeout_s=0.3)
+    a, b = await new_client(relay, 1).open(), await new_client(relay, 2).open()
+
+    await flood(a, b, until=lambda: relay.book.report(relay.now()).frames_queue_dropped_total > 0)
+
+    assert relay.book.report(relay.now()).active_sessions == 2
+
+
+async def flood(source: RelayClient, target: RelayClient, *, until: Callable[[], bool]) -> None:
+    """Send to a client that does not read, until ``until``."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not until():
+            await source.send_datagram(target, bytes(60_000))
+            await asyncio.sleep(0)  # The relay runs on this loop.
+
+
+async def test_a_client_that_says_goodbye(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    client = await new_client(relay).open()
+    await client.send(b"\x09" + bytes(8))
+    await client.receive()
+
+    await client.close()
+
+    closed = await first_close(events)
+    assert cause(closed) == ("remote", "client_closed")
+    assert (closed.detail, closed.evidence) == ("code 1000 bye", "close_frame")
+    assert (closed.bytes_rx, closed.bytes_tx) == (9, 1 + 9 + 9)
+
+
+async def test_a_client_that_drops_its_tunnel(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    client = await new_client(relay).open()
+
+    await client.drop()
+
+    closed = await first_close(events)
+    assert cause(closed) == ("remote", "client_gone")
+    assert closed.ambiguous
+
+
+async def test_a_client_process_that_is_killed(new_relay: NewRelay, events: RelayEvents) -> None:
+    relay = await new_relay()
+    async with child_client(relay, 3) as process:
+        process.send_signal(signal.SIGKILL)
+
+        closed = await first_close(events)
+
+    assert cause(closed) == ("remote", "client_gone")
+    assert closed.evidence == "fin"
+
+
+async def test_a_client_process_that_freezes(new_relay: NewRelay, events: RelayEvents) -> None:
+    relay = await new_relay(ping_period_s=0.2, ping_jitter_s=0.0, ping_timeout_s=0.2)
+    async with child_client(relay, 3) as process:
+        process.send_signal(signal.SIGSTOP)
+
+        closed = await first_close(events)
+
+    assert cause(closed) == ("idle_timeout", "idle_timeout")
+    assert closed.idle_limit_ms == 400
+    assert isinstance(closed.idle_ms, int)
+    assert closed.idle_ms >= 390
+
+
+async def test_a_client_that_only_answers_pings_is_not_idle(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay(ping_period_s=0.1, ping_jitter_s=0.0, ping_timeout_s=0.1)
+    client = await new_client(relay).open()
+
+    for _ in range(6):  # Three idle limits.
+        ping = await client.receive()
+        await client.send(b"\x0a" + ping[1:])
+
+    assert events.of(RelaySessionClosed) == []
+
+
+async def test_a_connection_that_is_reset(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    client = await new_client(relay).open()
+
+    await client.reset()
+
+    closed = await first_close(events)
+    assert cause(closed) == ("transport", "connection_reset")
+    assert (closed.evidence, closed.detail) == ("reset", "ConnectionResetError")
+
+
+async def test_a_client_that_does_not_read(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay(write_timeout_s=0.2)
+    a, b = await new_client(relay, 1).open(), await new_client(relay, 2).open()
+
+    await flood(a, b, until=lambda: bool(events.of(RelaySessionClosed)))
+
+    closed = await first_close(events)
+    assert (closed.peer_node_id_hex, cause(closed)) == (b.node_id, ("relay", "slow_client"))
+
+
+@pytest.mark.parametrize(
+    ("message", "detail"),
+    [
+        (b"\x28", "frame type 40 is not for a client to send"),
+        (b"", "empty message"),
+        (b"\x09", "PING frame of 1 bytes"),
+        (b"\x0d\x00", "frame type 13 is not for a client to send"),
+    ],
+)
+async def test_a_client_that_breaks_the_protocol(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents, message: bytes, detail: str
+) -> None:
+    relay = await new_relay()
+    client, other = await new_client(relay, 1).open(), await new_client(relay, 2).open()
+
+    await client.send(message)
+
+    assert await client.goodbye() == (1002, "protocol_error")
+    closed = await first_close(events)
+    assert (cause(closed), closed.detail) == (("relay", "protocol_error"), detail)
+    await other.send(b"\x09abcdefgh")
+    assert await other.receive() == b"\x0aabcdefgh"
+
+
+async def test_text_and_huge_messages_break_the_protocol(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    talker, shouter = await new_client(relay, 1).open(), await new_client(relay, 2).open()
+
+    await talker.websocket.send_str("hello")
+    assert await talker.goodbye() == (1003, "protocol_error")
+    await shouter.send(bytes(200_000))
+
+    closed = await events.wait(RelaySessionClosed, count=2)
+    assert [cause(event) for event in closed] == [("relay", "protocol_error")] * 2
+
+
+async def test_an_evicted_client_is_told_and_may_come_back(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    client = await new_client(relay).open()
+    (row,) = relay.book.report(relay.now()).sessions
+
+    assert relay.close_session(row.session_id)
+
+    assert cause(events.of(RelaySessionClosed)[0]) == ("relay", "evicted")
+    assert await client.goodbye() == (1000, "evicted")
+    assert not relay.close_session(row.session_id)
+    await new_client(relay).open()
+
+
+async def test_a_goodbye_reaches_a_client_that_keeps_sending(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    a, b = await new_client(relay, 1).open(), await new_client(relay, 2).open()
+
+    await a.send_datagram(b, b"first")
+    await b.receive()
+    relay.close_session(1)
+    assert await b.receive() == b"\x08" + a.key
+    await b.send(b"\x09abcdefgh")
+    await b.receive()  # Time for the relay to close the socket at once, if it did.
+    for _ in range(20):
+        await a.send_datagram(b, bytes(1000))
+
+    assert await a.goodbye() == (1000, "evicted")
+    for payload in (b"ijklmnop", b"qrstuvwx"):
+        await b.send(b"\x09" + payload)
+        assert await b.receive() == b"\x0a" + payload, "nothing of an evicted client is forwarded"
+    assert len(events.of(RelaySessionClosed)) == 1
+
+
+async def test_an_eviction_that_races_a_reset_is_one_close(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    client = await new_client(relay).open()
+    await client.reset()
+
+    relay.close_session(1)
+    await first_close(events)
+    await relay.stop()
+
+    assert len(events.of(RelaySessionClosed)) == 1
+
+
+async def test_a_stop_closes_every_session_before_it_returns(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    relay = await new_relay()
+    clients = [await new_client(relay, seed).open() for seed in (1, 2, 3, 3)]
+    handshaking = new_client(relay, 9)
+    await handshaking.connect()
+    goodbyes = [asyncio.create_task(client.goodbye()) for client in clients]
+
+    async with asyncio.timeout(DEADLINE_S):
+        await relay.stop("SIGTERM")
+
+    closed = events.of(RelaySessionClosed)
+    assert [(cause(event), event.detail) for event in closed] == [
+        (("relay", "relay_shutdown"), "SIGTERM")
+    ] * 4
+    assert [await goodbye for goodbye in goodbyes] == [(1001, "relay_shutdown")] * 4
+    report = relay.book.report(relay.now())
+    assert (report.active_sessions, report.closes_by_reason) == (0, (("relay_shutdown", 4),))
+    assert report.refusals_by_reason == (("relay_stopping", 1),)
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await new_client(relay, 4).connect()
+
+
+async def test_a_stop_does_not_wait_for_a_frozen_client(new_relay: NewRelay, events: RelayEvents) -> None:
+    relay = await new_relay()
+    async with child_client(relay, 3) as process:
+        process.send_signal(signal.SIGSTOP)
+
+        async with asyncio.timeout(3.0):
+            await relay.stop()
+
+    assert cause(await first_close(events)) == ("relay", "relay_shutdown")
