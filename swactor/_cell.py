@@ -43,7 +43,17 @@ _ENVELOPES = frozenset({Ask, TimerFired, Drained})
 class Cell(Life):
     """The runtime's side of one actor."""
 
-    __slots__ = ("_queued", "_serves_async", "_wakeup", "asking", "current", "handled", "mailbox", "reply")
+    __slots__ = (
+        "_deferred",
+        "_queued",
+        "_serves_async",
+        "_wakeup",
+        "asking",
+        "current",
+        "handled",
+        "mailbox",
+        "reply",
+    )
 
     def __init__(
         self,
@@ -63,11 +73,13 @@ class Cell(Life):
         self.current: str | None = None
         self.reply: Reply[Any] | None = None
         self._serves_async = inspect.iscoroutinefunction(actor.on_message)
+        self._deferred: dict[Reply[Any], None] | None = None
         self._queued = False
         self._wakeup: Waiter[None] | None = None
 
     def restart(self, actor: Actor[Any]) -> None:
         """Start again with a fresh instance, under the same address and with the same mailbox."""
+        self._fail_deferred()
         self.actor = actor
         self._serves_async = inspect.iscoroutinefunction(actor.on_message)
         self.state = LifeState.STARTING
@@ -250,6 +262,16 @@ class Cell(Life):
                 self.begin_stop(STOPPED, grace_s=envelope.grace_s)
         return _NOTHING, None
 
+    def defer(self, reply: Reply[Any]) -> None:
+        """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""
+        if self._deferred is None:
+            self._deferred = {}
+        reply.defer(self._deferred)
+
+    def _fail_deferred(self) -> None:
+        for reply in list(self._deferred or ()):
+            reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
+
     def _handler_failed(self, error: Exception, message: object) -> None:
         if self.reply is not None:
             self.reply.fail(error)
@@ -277,6 +299,7 @@ class Cell(Life):
 
     def _end_work(self) -> None:
         self.mailbox.awake = False
+        self._fail_deferred()
         for message in self.mailbox.empty_out():
             self._bury(message)
         self.mailbox.release_waiting()

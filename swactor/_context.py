@@ -134,13 +134,15 @@ class Context(Generic[M]):
     def defer(self) -> Reply[Any]:
         """Take over the reply to the current message; the handler's return value is then ignored.
 
+        When this actor ends, or is restarted, before it was sent, the asker gets `ActorDeadError`.
+
         Raises:
             NotAskedError: the current message was told, so nobody waits.
         """
         reply = self._cell.reply
         if reply is None:
             raise NotAskedError(self.actor_id)
-        reply.deferred = True
+        self._cell.defer(reply)
         return reply
 
     def emit(self, event: Event) -> None:

@@ -81,7 +81,7 @@ class ActorRef(abc.ABC, Generic[M_contra]):
 class Reply(Generic[R]):
     """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
 
-    __slots__ = ("_error", "_value", "_waiter", "deferred", "done")
+    __slots__ = ("_error", "_held_in", "_value", "_waiter", "deferred", "done")
 
     def __init__(self) -> None:
         self.done = False
@@ -89,22 +89,35 @@ class Reply(Generic[R]):
         self._value: R | None = None
         self._error: BaseException | None = None
         self._waiter: Waiter[R] | None = None
+        self._held_in: dict[Reply[Any], None] | None = None
 
     def send(self, value: R) -> None:
         """Answer with ``value``; does nothing when already answered or no longer waited for."""
         if not self.done:
-            self.done = True
             self._value = value
+            self.close()
             if self._waiter is not None:
                 self._waiter.set(value)
 
     def fail(self, error: BaseException) -> None:
         """Answer with an error that the asker sees raised."""
         if not self.done:
-            self.done = True
             self._error = error
+            self.close()
             if self._waiter is not None:
                 self._waiter.fail(error)
+
+    def close(self) -> None:
+        """It is settled: what is set from now on is dropped."""
+        self.done = True
+        if self._held_in is not None:
+            self._held_in.pop(self, None)
+
+    def defer(self, held_in: dict[Reply[Any], None]) -> None:
+        """Stand in ``held_in`` until it is settled."""
+        self.deferred = True
+        self._held_in = held_in
+        held_in[self] = None
 
     def result(self) -> R:
         """Return or raise what was set; only when ``done``."""
@@ -168,7 +181,7 @@ class LocalRef(ActorRef[M_contra]):
         try:
             return await waiter.wait()
         finally:
-            reply.done = True  # nobody waits any more: a late answer is dropped
+            reply.close()  # nobody waits any more
             timer.cancel()
             if asker is not None:
                 asker.asking = None

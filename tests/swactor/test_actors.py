@@ -124,6 +124,20 @@ async def test_a_deferred_reply_may_come_later_from_another_message(kind: Factor
         assert await ref.ask("ask") == "later"
 
 
+async def test_a_deferred_reply_fails_when_the_actor_ends_without_it(kind: Factory) -> None:
+    def handle(ctx: Context[Any], message: Any) -> None:
+        if message == "ask":
+            ctx.defer()
+            ctx.ref.tell("end")
+        else:
+            ctx.stop()
+
+    async with ActorSystem() as system:
+        ref = await system.spawn(kind(handle))
+        with pytest.raises(ActorDeadError):
+            await ref.ask("ask", timeout_s=60)
+
+
 async def test_deferring_a_told_message_fails_the_actor_that_tried(kind: Factory) -> None:
     async with ActorSystem() as system:
         ref = await system.spawn(kind(lambda ctx, message: ctx.defer()))
