@@ -305,8 +305,8 @@ class Cell(Life):
         self.mailbox.release_waiting()
 
     def _bury(self, message: object) -> None:
-        """A message that nobody will handle: fail its asker, or count it."""
+        """A message that nobody will handle: fail its asker, or count it, unless only the runtime said it."""
         if isinstance(message, Ask):
             message.reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
-        elif not isinstance(message, TimerFired | Drained):
+        elif not isinstance(message, TimerFired | Drained | Down):
             self.system.dead_letter(self.actor_id, message)

@@ -60,6 +60,10 @@ class Shutdown(msgspec.Struct, frozen=True):
     """To a stage of this node: stop the worker, then yourself."""
 
 
+class Interrupt(msgspec.Struct, frozen=True):
+    """To the orchestrator of this node: give the request up."""
+
+
 class Generate(msgspec.Struct, Request[str], frozen=True):
     """To the orchestrator of this node: answer ``prompt`` with at most ``tokens_max`` tokens."""
 

@@ -3,10 +3,10 @@
 Owns: the vocabulary, the layers, and how a slice of layers turns a hidden state into the next.
 Not here: where the slices run (`worker`), how states travel (`stage`).
 
-Layer ``n`` has counted, in a text, which character follows each run of ``n`` characters. To predict, every layer
-adds its votes, longer runs weighing more, and the last stage takes the character with the most votes: greedy
-decoding of an additive back-off model (Chen and Goodman 1999, without the smoothing). All integers, so that
-every machine and every cut of the layers gives the same answer.
+Layer ``n`` has counted, in a text, which character follows each run of ``n`` characters. To predict, every
+layer adds its votes, longer runs weighing more, and the last stage takes the character with the most votes:
+greedy decoding of an additive back-off model (Chen and Goodman 1999, without the smoothing). All integers, so
+that every machine and every cut of the layers gives the same answer.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-LAYERS = 8
+LAYERS = 12
 """Longest run of characters that a layer looks back on; layers are numbered from 1."""
 END = "\n"
 """The character that ends an answer."""
@@ -92,7 +92,9 @@ def layers_of(stage: int, stage_count: int) -> range:
         ValueError: there are fewer layers than stages, or no such stage.
     """
     if not 1 <= stage_count <= LAYERS:
-        raise ValueError(f"the model has {LAYERS} layers, it can be cut into 1 to {LAYERS} stages, not {stage_count}")
+        raise ValueError(
+            f"the model has {LAYERS} layers, it can be cut into 1 to {LAYERS} stages, not {stage_count}"
+        )
     if not 0 <= stage < stage_count:
         raise ValueError(f"stage {stage} of {stage_count} does not exist")
     bounds = [1 + LAYERS * cut // stage_count for cut in range(stage_count + 1)]

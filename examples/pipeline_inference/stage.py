@@ -33,7 +33,7 @@ from examples.pipeline_inference.worker_protocol import (
 )
 from swactor import Actor, ActorRef, Context
 from swactor.cluster import Cluster
-from swactor_diag.schema import Custom
+from swactor_diag.schema.events import Custom
 from swactor_process import (
     ProcessCommand,
     ProcessExited,
@@ -50,9 +50,11 @@ from swactor_process import (
 
 FromCluster: TypeAlias = StartRequest | NextToken | EndRequest | Activation
 FromWorker: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFailed
-StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown
+
 
 ORCHESTRATOR = "orchestrator"
+LOOK_PERIOD_S = 0.1
+"""How often a next stage that is not known yet is looked for."""
 
 
 def stage_name(index: int) -> str:
@@ -73,10 +75,18 @@ class StagePlace:
         return stage_name(self.index + 1) if self.index + 1 < self.count else ORCHESTRATOR
 
 
+class Join(msgspec.Struct, frozen=True):
+    """Time to see whether this stage can take its name."""
+
+
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join
+
+
 class Stage(Actor[StageMessage]):
     """Passes work to its worker and the worker's results to the next stage.
 
-    It takes its name in the cluster only when the worker is ready, so whoever can resolve the name can use it.
+    It takes its name in the cluster once the worker is ready and the next stage has taken its own; so whoever
+    finds the first stage finds a pipeline that works.
     """
 
     def __init__(
@@ -95,6 +105,7 @@ class Stage(Actor[StageMessage]):
         self._cluster = cluster
         self._subprocesses = subprocesses
         self._worker: ActorRef[ProcessCommand] | None = None
+        self._failure: str | None = None
 
     def on_start(self, ctx: Context[StageMessage]) -> None:
         """Start the worker; everything about it arrives as messages."""
@@ -121,6 +132,8 @@ class Stage(Actor[StageMessage]):
                 self._work_on(Forget(request_id))
             case Activation(request_id, payload):
                 self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
+            case Join():
+                self._join(ctx)
             case Shutdown():
                 self._shut_down(ctx)
 
@@ -132,7 +145,7 @@ class Stage(Actor[StageMessage]):
 
     def _shut_down(self, ctx: Context[StageMessage]) -> None:
         if self._worker is None:
-            ctx.stop()
+            ctx.stop(self._failure)
         else:
             self._worker.tell(Stop())  # the worker's exit then ends this actor too
 
@@ -143,13 +156,19 @@ class Stage(Actor[StageMessage]):
         match result:
             case Ready():
                 ctx.emit(Custom(kind="worker_ready", fields={"stage": self._name, "layers": result.layers}))
-                self._cluster.register(self._name, ctx.ref)
+                self._join(ctx)
             case Computed(request_id, hidden):
                 self._pass_on(ctx, Activation(request_id, msgspec.msgpack.encode(hidden)))
             case Sampled(request_id, token, text, final):
                 self._pass_on(ctx, Token(request_id, token, text, final))
             case Refused(why):
                 self._give_up(ctx, f"worker refused its work: {why}")
+
+    def _join(self, ctx: Context[StageMessage]) -> None:
+        if self._cluster.whereis(self._place.next_name) is None:
+            ctx.send_after(LOOK_PERIOD_S, Join())
+        else:
+            self._cluster.register(self._name, ctx.ref)
 
     def _pass_on(self, ctx: Context[StageMessage], message: Activation | Token) -> None:
         next_stage = self._cluster.whereis(self._place.next_name)
@@ -160,12 +179,14 @@ class Stage(Actor[StageMessage]):
 
     def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
         self._worker = None
-        if exited.asked_for:
-            ctx.stop()
+        if self._failure is None and not exited.asked_for:
+            self._give_up(ctx, f"worker {exited.describe()}")
         else:
-            self._give_up(ctx, f"worker {exited.pid} ended: {exited.describe()}")
+            ctx.stop(self._failure)
 
     def _give_up(self, ctx: Context[StageMessage], why: str) -> None:
+        """Tell the orchestrator, then end; the node ends with ``why`` as its result."""
+        self._failure = why
         orchestrator = self._cluster.whereis(ORCHESTRATOR)
         if orchestrator is not None:
             orchestrator.tell(StageFailed(self._name, why))

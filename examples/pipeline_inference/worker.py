@@ -80,9 +80,8 @@ def encode(result: Result) -> bytes:
     return msgspec.json.encode(result) + b"\n"
 
 
-def main() -> None:
+def serve(stage: int, stage_count: int) -> None:
     """Serve until stdin ends."""
-    stage, stage_count = int(sys.argv[1]), int(sys.argv[2])
     worker = Worker(stage, stage_count)
     out = sys.stdout.buffer
     out.write(worker.ready())
@@ -95,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,242 @@
+"""The main job, seen by a person: start everything, stream the answer, fetch the bundle, show its summary.
+
+Owns: the folder of a run, the secrets of its nodes, what is shown. Not here: processes (`launcher`).
+
+Everything but the bundle, its summary and the logs is removed at the end, however the run ended.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markdown import Markdown
+
+from examples.pipeline_inference.launcher import (
+    COLLECTOR,
+    ORCHESTRATOR,
+    RELAY,
+    Launcher,
+    LauncherMessage,
+    Outcome,
+    Plan,
+    StartNodes,
+    StartServices,
+    StopAll,
+    StopCollector,
+)
+from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
+from examples.pipeline_inference.stage import stage_name
+from swactor import ActorRef, ActorSystem, AskTimeoutError, SwactorError, SystemClock, SystemRandom
+from swactor.cluster.identity import NodeKey
+from swactor.cluster.transport import PeerAddress
+from swactor_diag.cli.console import CommandError
+from swactor_diag.cli.fetch import download
+from swactor_diag.identity import identity_from_env, new_boot_id
+from swactor_diag.ports import production_ports
+from swactor_diag.postproc import load, summary
+from swactor_diag.supervisor import Diagnostics
+from swactor_process import LinuxSpawner
+
+ROOT = Path(__file__).parents[2]
+CLI = ("-m", "swactor_diag.cli.main")
+EXAMPLE = "examples.pipeline_inference"
+RUN_TIMEOUT_S = 600.0
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What the command line says."""
+
+    prompt: str
+    stage_count: int
+    tokens_max: int
+    out: Path
+
+
+class Demo:
+    """One run."""
+
+    def __init__(self, options: DemoOptions, console: Console) -> None:
+        self._options = options
+        self._console = console
+        self._clock = SystemClock()
+        self._secrets = SystemRandom().stream("demo")
+        self.run_id = f"demo-{self._clock.wall_ms() // 1000}-{self._secrets.token(2).hex()}"
+        self._folder = options.out / self.run_id
+        self._work = self._folder / "work"
+        self._logs = self._folder / "logs"
+        self._streaming = False
+
+    async def run(self) -> int:
+        """Do it all; return the exit status."""
+        self._work.mkdir(parents=True)
+        self._logs.mkdir()
+        try:
+            outcome = await self._run_processes()
+        finally:
+            shutil.rmtree(self._work, ignore_errors=True)
+        return self._show(outcome)
+
+    # -- the processes --------------------------------------------------------------------------------------
+
+    async def _run_processes(self) -> Outcome:
+        async with ActorSystem(name="launcher") as system:
+            launcher = await system.spawn(
+                Launcher(
+                    self._plan(),
+                    spawner=LinuxSpawner(system.loop),
+                    tell_people=self._tell,
+                    on_text=self._stream,
+                ),
+                name="launcher",
+            )
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._stop_on_signal, launcher)
+                outcome = await self._run_nodes(system, launcher)
+                group.cancel_scope.cancel()
+            return outcome
+
+    async def _run_nodes(self, system: ActorSystem, launcher: ActorRef[LauncherMessage]) -> Outcome:
+        try:
+            url = await launcher.ask(StartServices(), timeout_s=60.0)
+        except (SwactorError, RuntimeError) as error:
+            return Outcome(None, f"the collector did not come up: {error}")
+        diagnostics = await self._record(system, url)
+        try:
+            outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=RUN_TIMEOUT_S)
+        except AskTimeoutError:
+            outcome = Outcome(None, f"not done within {RUN_TIMEOUT_S:g} s")
+        await diagnostics.stop()
+        try:
+            await anyio.to_thread.run_sync(
+                lambda: download(url, self.run_id, target=self._bundle, token_file=None)
+            )
+        except CommandError as error:
+            self._tell(f"no bundle: {error}")
+        await launcher.ask(StopCollector(), timeout_s=30.0)
+        return outcome
+
+    async def _record(self, system: ActorSystem, url: str) -> Diagnostics:
+        """Make this process a node of the run too: it saw how the others ended."""
+        ports = production_ports(self._environ({"SWACTOR_DIAG_COLLECTOR_URL": url}), pid=os.getpid())
+        identity = identity_from_env(
+            ports.environ,
+            NodeKey.generate(self._secrets).node_id,
+            clock=self._clock,
+            boot_id=new_boot_id(self._secrets),
+            role="launcher",
+            run_id=self.run_id,
+            machine=ports.machine,
+        )
+        return await Diagnostics.from_ports(system, identity, ports=ports)
+
+    async def _stop_on_signal(self, launcher: ActorRef[LauncherMessage]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                self._tell("stopping everything; once more kills at once")
+                launcher.tell(StopAll(INTERRUPTED))
+                break
+            async for _ in signals:
+                shutil.rmtree(self._work, ignore_errors=True)
+                os._exit(130)  # the orphan guard takes the children along
+
+    # -- what they are given --------------------------------------------------------------------------------
+
+    def _environ(self, more: Mapping[str, str]) -> dict[str, str]:
+        own = {
+            "SWACTOR_DIAG_RUN_ID": self.run_id,
+            "SWACTOR_DIAG_SPOOL_DIR": str(self._work.resolve() / "spool"),
+        }
+        return {**os.environ, **own, **more}
+
+    def _plan(self) -> Plan:
+        run = ("--run-id", self.run_id)
+        return Plan(
+            services={
+                COLLECTOR: (
+                    *CLI,
+                    "collector",
+                    "--port",
+                    "0",
+                    "--root",
+                    str(self._work.resolve() / COLLECTOR),
+                    *run,
+                ),
+                RELAY: (*CLI, "relay", "--port", "0", *run),
+            },
+            nodes=self._node_files,
+            environ=self._environ({}),
+            folder=ROOT,
+            log_folder=self._logs,
+        )
+
+    def _node_files(self, relay_url: str) -> dict[str, tuple[str, ...]]:
+        """Write what each node is given; return how each is started, orchestrator first."""
+        count = self._options.stage_count
+        keys = [NodeKey.generate(self._secrets) for _ in range(count + 1)]
+        token = self._secrets.token(32)
+        shared = RunConfig(run_id=self.run_id, token=token, stage_count=count, relay_url=relay_url)
+        joining = msgspec.structs.replace(shared, seeds=(PeerAddress(keys[0].node_id, relay_url),))
+        orchestrator = OrchestratorConfig(
+            run=shared, prompt=self._options.prompt, tokens_max=self._options.tokens_max
+        )
+        stages = [
+            StageConfig(
+                run=joining,
+                index=index,
+                worker=(sys.executable, "-m", f"{EXAMPLE}.worker", str(index), str(count)),
+            )
+            for index in range(count)
+        ]
+        files = {ORCHESTRATOR: NodeFile(config=orchestrator, secret_key=keys[0].secret)}
+        for stage, key in zip(stages, keys[1:], strict=True):
+            files[stage_name(stage.index)] = NodeFile(config=stage, secret_key=key.secret)
+        return {name: ("-m", EXAMPLE, "node", str(self._write(name, file))) for name, file in files.items()}
+
+    def _write(self, name: str, file: NodeFile) -> Path:
+        path = self._work.resolve() / f"{name}.node"
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.msgpack.encode(file))
+        return path
+
+    # -- what people see ------------------------------------------------------------------------------------
+
+    @property
+    def _bundle(self) -> Path:
+        return self._folder / f"{self.run_id}.tar.gz"
+
+    def _tell(self, line: str) -> None:
+        if self._streaming:
+            self._console.print()
+            self._streaming = False
+        self._console.print(f"[dim]·[/dim] {line}", highlight=False)
+
+    def _stream(self, text: str) -> None:
+        if not self._streaming:
+            self._streaming = True
+            self._console.print(f"\n[bold]{self._options.prompt}[/bold]", end="", highlight=False)
+        self._console.out(text, end="", highlight=False)
+
+    def _show(self, outcome: Outcome) -> int:
+        if self._streaming:
+            self._console.print("\n")
+        if self._bundle.exists():
+            text = summary.render(load.load_run(self._bundle))
+            page = self._folder / "summary.md"
+            page.write_text(text, encoding="utf-8")
+            self._console.print(Markdown(text))
+            self._console.print(
+                f"\nbundle   {self._bundle}\nsummary  {page}\nlogs     {self._logs}", highlight=False
+            )
+        if outcome.answer is not None:
+            return 0
+        self._console.print(f"\n[bold red]The run failed:[/bold red] {outcome.why}", highlight=False)
+        return 130 if outcome.why == INTERRUPTED else 1

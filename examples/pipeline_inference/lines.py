@@ -1,0 +1,42 @@
+"""What the processes of a run say on standard output, one JSON object a line, for the launcher.
+
+Owns: the records. What is meant for people goes to standard error instead.
+"""
+
+import sys
+from typing import TypeAlias
+
+import msgspec
+
+
+class Listening(msgspec.Struct, frozen=True, tag_field="event", tag="listening"):
+    """From collector and relay: ready, at this address."""
+
+    url: str
+
+
+class Text(msgspec.Struct, frozen=True, tag_field="event", tag="text"):
+    """From the orchestrator: the text of one more token."""
+
+    text: str
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="event", tag="answer"):
+    """From the orchestrator: the answer is complete."""
+
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
+    """From any node: it cannot go on."""
+
+    why: str
+
+
+Line: TypeAlias = Listening | Text | Answer | Failed
+
+
+def say(line: Line) -> None:
+    """Write one line, at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
