@@ -143,6 +143,8 @@ class Links(Actor[LinksMessage]):
         link.tell(Admitted(tap, hello))
 
     def _refuse(self, ctx: Context[LinksMessage], tap: Tap, reason: RefusalReason) -> None:
+        del self._waiting[tap]
+        ctx.cancel(tap)
         self._count_refusal(ctx, tap.peer, reason)
         tap.retire(CloseCode.REFUSED, reason)
 

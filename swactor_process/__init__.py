@@ -1,0 +1,83 @@
+"""Owns operating-system processes from actors: one actor, one process, every fate told exactly once.
+
+``spawn_process(ctx, ProcessSpec(...), spawner=...)`` in the owning actor; then handle the notifications.
+"""
+
+from swactor_process.driver import ProcessActor, spawn_process
+from swactor_process.linux import LinuxSpawner
+from swactor_process.messages import (
+    CloseStdin,
+    ProcessCommand,
+    ProcessExited,
+    ProcessNotification,
+    ProcessOutput,
+    ProcessReady,
+    ProcessReadyOverdue,
+    ProcessStarted,
+    ProcessStillAlive,
+    SendSignal,
+    SpawnFailed,
+    Stop,
+    StopResult,
+    WriteStdin,
+)
+from swactor_process.output import LinePart
+from swactor_process.spawner import (
+    Child,
+    ChildListener,
+    ExitStatus,
+    Spawner,
+    SpawnError,
+    SpawnRole,
+    WriteOutcome,
+)
+from swactor_process.spec import (
+    Inherit,
+    InvalidSpecError,
+    Lines,
+    Null,
+    Output,
+    ProcessError,
+    ProcessSpec,
+    ReadyOnLine,
+    Stream,
+    TailOnly,
+)
+
+__all__ = [
+    "Child",
+    "ChildListener",
+    "CloseStdin",
+    "ExitStatus",
+    "Inherit",
+    "InvalidSpecError",
+    "LinePart",
+    "Lines",
+    "LinuxSpawner",
+    "Null",
+    "Output",
+    "ProcessActor",
+    "ProcessCommand",
+    "ProcessError",
+    "ProcessExited",
+    "ProcessNotification",
+    "ProcessOutput",
+    "ProcessReady",
+    "ProcessReadyOverdue",
+    "ProcessSpec",
+    "ProcessStarted",
+    "ProcessStillAlive",
+    "ReadyOnLine",
+    "SendSignal",
+    "SpawnError",
+    "SpawnFailed",
+    "SpawnRole",
+    "Spawner",
+    "Stop",
+    "StopResult",
+    "Stream",
+    "TailOnly",
+    "WriteOutcome",
+    "WriteStdin",
+    "spawn_process",
+]

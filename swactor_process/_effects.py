@@ -1,0 +1,137 @@
+"""What a session wants done: one record for each kind of effect, and the timers it uses.
+
+Not here: when (``session``) and how (``driver``).
+"""
+
+import enum
+
+from msgspec import Struct
+
+from swactor_process.output import Line
+from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
+from swactor_process.spec import Stream
+
+
+class Timer(enum.Enum):
+    """The timers of a session; setting one replaces its predecessor."""
+
+    RETRY = "retry"
+    READY = "ready"
+    GRACE = "grace"
+    DEADLINE = "deadline"
+    QUIET = "quiet"
+    LINGER = "linger"
+    GROUP = "group"
+
+
+class StartChild(Struct, frozen=True):
+    """Ask the spawner; answer with `Session.on_spawned` or `Session.on_refused`."""
+
+
+class SetTimer(Struct, frozen=True):
+    """Call `Session.on_timer` after ``delay_s``."""
+
+    timer: Timer
+    delay_s: float
+
+
+class CancelTimer(Struct, frozen=True):
+    """Call the timer off."""
+
+    timer: Timer
+
+
+class SignalGroup(Struct, frozen=True):
+    """Signal the child's group."""
+
+    number: int
+
+
+class WriteChild(Struct, frozen=True):
+    """Hand ``data`` to the child's standard input; ``ticket`` goes back with the outcome."""
+
+    data: bytes
+    ticket: int
+
+
+class AnswerWrite(Struct, frozen=True):
+    """The write of ``ticket`` was not even tried."""
+
+    ticket: int
+    outcome: WriteOutcome
+
+
+class CloseChildStdin(Struct, frozen=True):
+    """Close the child's standard input behind what was written."""
+
+
+class ReadRest(Struct, frozen=True):
+    """Read what is there at this moment."""
+
+
+class CheckGroup(Struct, frozen=True):
+    """Reap the child and tell `Session.on_group` who of its group still lives."""
+
+
+class CloseChild(Struct, frozen=True):
+    """Let go of the child."""
+
+
+class AnnounceStarted(Struct, frozen=True):
+    """Tell that the child runs."""
+
+
+class AnnounceOutput(Struct, frozen=True):
+    """Tell these lines."""
+
+    stream: Stream
+    lines: list[Line]
+
+
+class AnnounceReady(Struct, frozen=True):
+    """Tell that the readiness rule was met, or not in time."""
+
+    overdue: bool
+    after_s: float
+
+
+class AnnounceStillAlive(Struct, frozen=True):
+    """Tell that the stop reached its deadline."""
+
+
+class AnnounceFailed(Struct, frozen=True):
+    """Tell that nothing was started. The last word."""
+
+    error: SpawnError
+
+
+class AnnounceExited(Struct, frozen=True):
+    """Tell how the child ended. The last word."""
+
+    status: ExitStatus
+    asked_for: bool
+    escalated: bool
+    uptime_s: float
+    stderr_tail: str
+    eof_reached: bool
+    survivors: tuple[int, ...]
+
+
+Effect = (
+    StartChild
+    | SetTimer
+    | CancelTimer
+    | SignalGroup
+    | WriteChild
+    | AnswerWrite
+    | CloseChildStdin
+    | ReadRest
+    | CheckGroup
+    | CloseChild
+    | AnnounceStarted
+    | AnnounceOutput
+    | AnnounceReady
+    | AnnounceStillAlive
+    | AnnounceFailed
+    | AnnounceExited
+)

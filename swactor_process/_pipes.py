@@ -1,0 +1,143 @@
+"""Our ends of a child's pipes: read until EOF, write what fits, never wait.
+
+Owns: non-blocking reading and writing on the loop, the bound of the write queue, closing each end once.
+Not here: what the bytes mean.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+
+from swactor.abc import Cancellable, Loop
+from swactor_process.spawner import WriteOutcome
+
+CHUNK_BYTES = 65_536
+CHUNKS_REST = 64
+CHUNKS_A_TURN = 4
+"""One child that writes without end gets this many reads, then the others have their turn."""
+
+
+class PipeReader:
+    """Reads a pipe whenever there is something, and says EOF once."""
+
+    def __init__(
+        self, loop: Loop, descriptor: int, *, on_data: Callable[[bytes], None], on_eof: Callable[[], None]
+    ) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor: int | None = descriptor
+        self._on_data, self._on_eof = on_data, on_eof
+        self._watch = loop.watch_readable(descriptor, self._read)
+
+    def read_rest(self) -> None:
+        """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
+        self._read(CHUNKS_REST)
+
+    def _read(self, chunks_max: int = CHUNKS_A_TURN) -> None:
+        for _ in range(chunks_max):
+            if self._descriptor is None:
+                return
+            try:
+                data = os.read(self._descriptor, CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:  # a pipe end that cannot be read has nothing more to tell
+                data = b""
+            if not data:
+                self.close()
+                self._on_eof()
+                return
+            self._on_data(data)
+            if len(data) < CHUNK_BYTES:
+                return  # most likely empty now; the watch tells
+
+    def close(self) -> None:
+        """Close our end; nothing is called any more."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            self._watch.cancel()
+            os.close(descriptor)
+
+
+class PipeWriter:
+    """Writes to a pipe as fast as the other side reads.
+
+    A write is refused while ``limit_bytes`` or more are queued: at most one write, of any size, lies above.
+    """
+
+    def __init__(self, loop: Loop, descriptor: int, *, limit_bytes: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._loop = loop
+        self._descriptor: int | None = descriptor
+        self._limit = limit_bytes
+        self._queue: deque[tuple[memoryview, Callable[[WriteOutcome], None]]] = deque()
+        self._queued_bytes = 0
+        self._watch: Cancellable | None = None
+        self._closing = False
+        self._broken = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether the other side closed its end."""
+        return self._broken
+
+    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+        """Queue ``data``; ``done`` is called exactly once, maybe before this returns."""
+        if self._broken:
+            done(WriteOutcome.CHILD_GONE)
+        elif self._descriptor is None or self._closing:
+            done(WriteOutcome.STDIN_CLOSED)
+        elif self._queue and self._queued_bytes >= self._limit:
+            done(WriteOutcome.BUFFER_FULL)
+        else:
+            self._queue.append((memoryview(data), done))
+            self._queued_bytes += len(data)
+            if self._watch is None:
+                self._flush()
+
+    def _flush(self) -> None:
+        while self._queue and self._descriptor is not None:
+            data, done = self._queue[0]
+            try:
+                written = os.write(self._descriptor, data) if data else 0
+            except BlockingIOError:
+                break
+            except OSError:  # EPIPE: the other side is gone
+                self._broken = True
+                self.close()
+                return
+            self._queued_bytes -= written
+            if written < len(data):
+                self._queue[0] = (data[written:], done)
+            else:
+                self._queue.popleft()
+                done(WriteOutcome.WRITTEN)
+        if self._descriptor is None:
+            return
+        if self._queue and self._watch is None:
+            self._watch = self._loop.watch_writable(self._descriptor, self._flush)
+        elif not self._queue:
+            self._unwatch()
+            if self._closing:
+                self.close()
+
+    def close_when_written(self) -> None:
+        """Close behind what is queued; what is written from now on is refused."""
+        self._closing = True
+        if not self._queue:
+            self.close()
+
+    def close(self) -> None:
+        """Close now; what is still queued ends as `WriteOutcome.CHILD_GONE`."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            self._unwatch()
+            os.close(descriptor)
+        queue, self._queue = self._queue, deque()
+        self._queued_bytes = 0
+        for _, done in queue:
+            done(WriteOutcome.CHILD_GONE)
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            watch, self._watch = self._watch, None
+            watch.cancel()

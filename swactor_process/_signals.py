@@ -1,0 +1,23 @@
+"""The signals this package speaks of, by number.
+
+Owns: the only look at the system's signal table outside of the files that make real processes.
+"""
+
+import signal
+
+TERM = int(signal.SIGTERM)
+KILL = int(signal.SIGKILL)
+HARMLESS = frozenset(
+    int(number) for number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGSTOP)
+)
+"""Signals that do not end a process that has not said what to do with them."""
+
+
+def is_signal(number: int) -> bool:
+    """Whether the system has a signal ``number``."""
+    return number in signal.valid_signals()
+
+
+def name_of(number: int) -> str:
+    """Return the name of a signal, such as ``SIGKILL``; an unknown one is named by its number."""
+    return signal.Signals(number).name if is_signal(number) else f"signal {number}"

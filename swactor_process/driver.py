@@ -1,0 +1,103 @@
+"""The actor that owns one child process: commands in, notifications out.
+
+Owns: `spawn_process`, what each command does, what the end of the actor means for the child.
+Not here: any decision about the child's life (``session``), performing it (``_life``), how processes are
+made (``spawner``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+
+from swactor import Actor, ActorRef, Context, ExitReason, NotAskedError, Reply
+from swactor_process._life import Life
+from swactor_process.messages import CloseStdin, ProcessCommand, SendSignal, Stop, WriteStdin
+from swactor_process.spawner import Spawner
+from swactor_process.spec import ProcessSpec
+
+M = TypeVar("M")
+
+
+def spawn_process(
+    ctx: Context[M],
+    spec: ProcessSpec,
+    *,
+    spawner: Spawner,
+    owner: ActorRef[Any] | None = None,
+    watchers: tuple[ActorRef[Any], ...] = (),
+) -> ActorRef[ProcessCommand]:
+    """Start ``spec`` as a child of the calling actor; return the address that takes commands.
+
+    ``owner`` (the caller, unless given) hears every `ProcessNotification`. ``watchers`` hear
+    `ProcessStarted` and `ProcessExited` only, exactly once too: for whoever must know of the exit even
+    when the owner is gone by then. The process ends with the actor that called this.
+    """
+    actor = ProcessActor(spec, spawner=spawner, owner=ctx.ref if owner is None else owner, watchers=watchers)
+    return cast("ActorRef[ProcessCommand]", ctx.spawn(actor))
+
+
+class _Broken(Struct, frozen=True):
+    """To itself: performing an effect raised. The actor fails with this error, the child is killed."""
+
+    error: Exception
+
+
+class ProcessActor(Actor[ProcessCommand | _Broken]):
+    """Owns one operating-system process. Completes with its last notification; see `spawn_process`."""
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        *,
+        spawner: Spawner,
+        owner: ActorRef[Any],
+        watchers: tuple[ActorRef[Any], ...] = (),
+    ) -> None:
+        self._spec = spec
+        self._spawner = spawner
+        self._owner, self._watchers = owner, watchers
+
+    def on_start(self, ctx: Context[ProcessCommand | _Broken]) -> None:
+        """Start the child, or report why that is not possible."""
+        self._life = Life(
+            ctx,
+            self._spec,
+            self._spawner,
+            owner=self._owner,
+            watchers=self._watchers,
+            on_broken=lambda error: ctx.ref.tell(_Broken(error)),
+        )
+        self._life.start()
+
+    def on_message(self, ctx: Context[ProcessCommand | _Broken], message: ProcessCommand | _Broken) -> None:
+        """Perform a command. A child that has ended makes it a no-op with a typed answer."""
+        match message:
+            case WriteStdin():
+                self._life.write(message.data, _reply_of(ctx))
+            case CloseStdin():
+                self._life.close_stdin()
+            case SendSignal():
+                self._life.signal(message.number)
+            case Stop():
+                self._life.stop(message, _reply_of(ctx))
+            case _Broken():
+                raise message.error
+
+    def on_stop(
+        self,
+        ctx: Context[ProcessCommand | _Broken],  # noqa: ARG002 - the hook's signature
+        reason: ExitReason,  # noqa: ARG002 - the child ends whatever the reason
+    ) -> Awaitable[None] | None:
+        """End the child if it has not ended yet."""
+        return None if self._life.over else self._life.end()
+
+
+def _reply_of(ctx: Context[Any]) -> Reply[Any] | None:
+    """Take over the reply to the current message; None when it was told."""
+    try:
+        return ctx.defer()
+    except NotAskedError:
+        return None

@@ -1,0 +1,180 @@
+"""What an owner says to a process actor, and what it hears from it.
+
+Owns: the commands and the notifications. Order of the notifications, each exactly once:
+`ProcessStarted`, `ProcessOutput` (any number; `ProcessReady` or `ProcessReadyOverdue` among them),
+`ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes before the exit when a stop took too long.
+Not here: who sends what when (``session``). These records stay inside one node.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from swactor import ActorRef, Request
+from swactor_process._signals import is_signal, name_of
+from swactor_process.output import LinePart
+from swactor_process.spawner import SpawnRole, WriteOutcome
+from swactor_process.spec import InvalidSpecError, Stream
+
+
+class ProcessStarted(Struct, frozen=True, kw_only=True):
+    """The kernel runs the program. Forward it, and `ProcessExited`, to diagnostics."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    """Names this start among all starts of this boot; labels and pids do not."""
+    label: str
+    pid: int
+    parent_pid: int
+    start_time: int | None
+    """Kernel ticks from machine boot to start: with the pid it names a process; None when unreadable."""
+    command: tuple[str, ...]
+    started_at_ms: int
+    guarded: bool
+    """Whether the child's group is killed when this node dies without stopping it."""
+
+
+class ProcessOutput(Struct, frozen=True, kw_only=True):
+    """One line of the child, or one marked piece of an over-long line, without its newline."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    stream: Stream
+    line: bytes
+    text: str
+    """``line`` for people: undecodable bytes are replaced."""
+    part: LinePart
+    terminated: bool
+    """False: the stream ended here without a newline."""
+
+
+class ProcessReady(Struct, frozen=True, kw_only=True):
+    """The readiness rule of the spec is met."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    after_ms: int
+
+
+class ProcessReadyOverdue(Struct, frozen=True, kw_only=True):
+    """The readiness rule was not met in time. The child runs on; stopping it is up to the owner."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    after_ms: int
+
+
+class ProcessStillAlive(Struct, frozen=True, kw_only=True):
+    """A stop reached its deadline and the child has not ended. It is still watched; its exit will be told."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    pid: int
+    kernel_state: str | None
+    """State letter of the kernel (``D``: inside an uninterruptible call); None when unreadable."""
+
+
+class ProcessExited(Struct, frozen=True, kw_only=True):
+    """The direct child has ended, and its output was read to the end or for a bounded while.
+
+    At most one of ``exit_code`` and ``signal`` is set. Neither: the status was lost (``status_lost``), the
+    kernel told it to nobody or to somebody else.
+    """
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    pid: int
+    start_time: int | None
+    command: tuple[str, ...]
+    exit_code: int | None
+    signal: int | None
+    status_lost: bool
+    asked_for: bool
+    """The owner had asked for the end: `Stop`, or the very signal of which the child died."""
+    escalated: bool
+    """KILL was sent because the grace time was over. A signal 9 with neither flag came from elsewhere."""
+    uptime_ms: int
+    exited_at_ms: int
+    stderr_tail: str
+    eof_reached: bool
+    """False: something else kept an output stream open, reading ended after the linger time."""
+    survivors: tuple[int, ...]
+    """Process ids of the child's group that still lived when this was told."""
+    dropped_lines: int
+    """Output that the owner's full mailbox did not take."""
+    lost_stdin_bytes: int
+    """Bytes of `WriteStdin` that were told, not asked, and not written."""
+
+    def describe(self) -> str:
+        """Return how it ended, for people: ``was killed by SIGKILL after 1.2 s, not by us``."""
+        if self.signal is not None:
+            how = f"was killed by {name_of(self.signal)}"
+        elif self.exit_code is not None:
+            how = f"exited with {self.exit_code}"
+        else:
+            how = "ended, its status is lost"
+        who = "as asked" if self.asked_for else "not by us" if self.signal is not None else "unasked"
+        return f"{how} after {self.uptime_ms / 1000:.1f} s, {who}"
+
+
+class SpawnFailed(Struct, frozen=True, kw_only=True):
+    """Nothing was started. ``role`` and ``path`` say what to look at."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    command: tuple[str, ...]
+    errno_name: str
+    role: SpawnRole
+    path: str
+    message: str
+
+
+StopResult = ProcessExited | ProcessStillAlive | SpawnFailed
+
+
+class WriteStdin(Struct, Request[WriteOutcome], frozen=True):
+    """Write ``data``. Asked, it answers when the kernel has taken it all, or with why not."""
+
+    data: bytes
+
+
+class CloseStdin(Struct, frozen=True):
+    """Close standard input after what was written before."""
+
+
+class SendSignal(Struct, frozen=True):
+    """Send signal ``number`` to the child's group; nothing happens when it has ended."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        """Refuse a number that no kernel knows here, in the code that made it up."""
+        if not is_signal(self.number):
+            raise InvalidSpecError("number", "a signal of this system")
+
+
+class Stop(Struct, Request[StopResult], frozen=True):
+    """TERM, after the grace time KILL. Asked, it answers with how it ended, or with `ProcessStillAlive`.
+
+    None takes the times of the spec. Asking again can shorten the times, never lengthen them.
+    """
+
+    grace_s: float | None = None
+    deadline_s: float | None = None
+
+
+ProcessCommand = WriteStdin | CloseStdin | SendSignal | Stop
+ProcessNotification = (
+    ProcessStarted
+    | ProcessOutput
+    | ProcessReady
+    | ProcessReadyOverdue
+    | ProcessStillAlive
+    | ProcessExited
+    | SpawnFailed
+)

@@ -1,0 +1,144 @@
+"""The seam between the driver and whatever makes processes: the kernel, or a script of the simulator.
+
+Owns: the protocols `Spawner`, `Child`, `ChildListener`; how an exit and a refusal look.
+Not here: the implementations (``linux``, ``testing``). All calls and callbacks happen on the loop's thread.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from swactor_process.spec import ProcessError, ProcessSpec, Stream
+
+
+class ExitStatus(Struct, frozen=True):
+    """How the direct child ended. Exactly one of: ``exit_code``, ``signal``, ``status_lost``.
+
+    ``status_lost`` means that it ended but the kernel gave the status to nobody, or to somebody else.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    status_lost: bool = False
+
+
+class SpawnRole(enum.Enum):
+    """What it was that made a spawn fail."""
+
+    PROGRAM = "program"
+    CWD = "cwd"
+    INTERPRETER = "interpreter"
+    PERMISSION = "permission"
+    FORMAT = "format"
+    SIZE = "size"
+    LIMIT = "limit"
+    UNKNOWN = "unknown"
+
+
+class SpawnError(ProcessError):
+    """No process was started: ``errno_name`` is what the kernel said, ``role`` and ``path`` where to look.
+
+    Trying again can help when ``role`` is `SpawnRole.LIMIT`.
+    """
+
+    def __init__(self, *, errno_name: str, role: SpawnRole, path: str, hint: str) -> None:
+        super().__init__(f"{errno_name}: {hint}: {path!r}" if path else f"{errno_name}: {hint}")
+        self.errno_name, self.role, self.path = errno_name, role, path
+
+
+class WriteOutcome(enum.Enum):
+    """What became of bytes for a child's standard input."""
+
+    WRITTEN = "written"
+    """The kernel took them all. Whether the child read them nobody knows."""
+    CHILD_GONE = "child_gone"
+    """The child ended or closed its end before it could have read them all."""
+    STDIN_CLOSED = "stdin_closed"
+    """There is no standard input, or we closed it before."""
+    BUFFER_FULL = "buffer_full"
+    """The child reads too slowly; not one byte of this write was taken. Retrying later is safe."""
+
+
+class ChildListener(Protocol):
+    """Hears of a child. Nothing is called before `Spawner.spawn` has returned, nor after `Child.close`."""
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        """``data`` (never empty) was read."""
+        ...
+
+    def eof(self, stream: Stream) -> None:
+        """Nothing more will come from ``stream``; once a piped stream."""
+        ...
+
+    def exited(self, status: ExitStatus) -> None:
+        """The direct child ended; once. Output may still follow."""
+        ...
+
+
+class Child(Protocol):
+    """One started process and the group it leads. No method raises because the child is gone."""
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is its group id too."""
+        ...
+
+    @property
+    def parent_pid(self) -> int:
+        """The process id of this node."""
+        ...
+
+    @property
+    def start_time(self) -> int | None:
+        """Kernel ticks between the machine's boot and the start of the child; None when unreadable."""
+        ...
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the group is killed when this node dies without stopping it."""
+        ...
+
+    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+        """Queue ``data`` for standard input. ``done`` is called exactly once, maybe before this returns."""
+        ...
+
+    def close_stdin(self) -> None:
+        """Close standard input when everything queued before was written."""
+        ...
+
+    def signal(self, number: int) -> None:
+        """Signal the whole group. Does nothing once nobody of it can be left."""
+        ...
+
+    def state(self) -> str | None:
+        """The kernel's state letter of the direct child; None when there is none."""
+        ...
+
+    def read_rest(self) -> None:
+        """Give the listener what can be read at this moment, if anything."""
+        ...
+
+    def reap(self) -> tuple[int, ...]:
+        """After ``exited``: let the kernel forget the child; return who of its group still lives."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening and close our pipe ends. Bytes still queued end as `WriteOutcome.CHILD_GONE`.
+
+        A child that still lives keeps running, and is still reaped.
+        """
+        ...
+
+
+class Spawner(Protocol):
+    """Starts processes."""
+
+    def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Child:
+        """Start ``spec`` in a session of its own, with no other descriptors than the three standard ones.
+
+        Raises:
+            SpawnError: nothing was started.
+        """
+        ...

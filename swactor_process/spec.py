@@ -1,0 +1,178 @@
+"""What to run and how to treat it: the value an owner hands to `spawn_process`.
+
+Owns: `ProcessSpec`, the output policies, the readiness rule, and every rule an input must meet. A spec that
+exists is valid: construction raises `InvalidSpecError`, which names the input and the rule.
+Not here: whether the program exists (only the kernel knows; see ``spawner.SpawnError``), restarting (belongs
+to the supervisor of the owning actor).
+"""
+
+import enum
+import os
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from swactor import SwactorError
+
+LINE_MAX_BYTES = 65_536
+TAIL_BYTES = 8_192
+STDIN_BUFFER_BYTES = 1_048_576
+LABEL_MAX_CHARS = 200
+
+
+class ProcessError(SwactorError):
+    """Base of every error of this package."""
+
+
+class InvalidSpecError(ProcessError, ValueError):
+    """A spec breaks a rule; nothing was started. ``field`` is the input, ``rule`` what it must meet."""
+
+    def __init__(self, field: str, rule: str) -> None:
+        super().__init__(f"{field}: {rule}")
+        self.field, self.rule = field, rule
+
+
+class Stream(enum.Enum):
+    """An output stream of a child."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class Lines(Struct, frozen=True, tag=True):
+    """Read the stream and give it to the owner line by line (`ProcessOutput`).
+
+    A line above ``line_max_bytes`` comes in marked pieces. When the owner's mailbox is full, lines are
+    dropped and counted in `ProcessExited`; the child never waits for the owner.
+    """
+
+    line_max_bytes: int = LINE_MAX_BYTES
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        if self.line_max_bytes < 1:
+            raise InvalidSpecError("line_max_bytes", "at least 1")
+
+
+class TailOnly(Struct, frozen=True, tag=True):
+    """Read the stream and keep nothing but its last bytes; no `ProcessOutput`."""
+
+
+class Null(Struct, frozen=True, tag=True):
+    """Attach the stream to nothing; there is no tail either."""
+
+
+class Inherit(Struct, frozen=True, tag=True):
+    """Let the child write to the same stream of this node; there is no tail either."""
+
+
+Output = Lines | TailOnly | Null | Inherit
+
+
+class ReadyOnLine(Struct, frozen=True):
+    """The child is ready when a line of ``stream`` contains a match of the regular expression ``pattern``.
+
+    The empty pattern is met by the first line. After ``deadline_s`` without one the owner gets
+    `ProcessReadyOverdue` once; the child runs on, the owner decides.
+    """
+
+    pattern: str = ""
+    stream: Stream = Stream.STDOUT
+    deadline_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Check the expression and the time."""
+        try:
+            re.compile(self.pattern)
+        except re.error as exc:
+            raise InvalidSpecError("readiness.pattern", f"a regular expression ({exc})") from exc
+        _check_seconds("readiness.deadline_s", self.deadline_s)
+
+
+class ProcessSpec(Struct, frozen=True, kw_only=True):
+    """One program to run, and how its streams and its end are treated.
+
+    ``program`` without a slash is searched in ``PATH``. ``env`` replaces the environment; None inherits it.
+    ``label`` is for people and need not be unique. A child starts in its own session; signals go to its
+    whole group. Stopping is TERM, ``grace_s`` later KILL, and ``deadline_s`` after the request the answer
+    "still alive". After the exit, output is read for at most ``linger_s`` more if something keeps it open.
+    A ``guarded`` child's group is killed when this node dies without stopping it.
+    """
+
+    program: str
+    label: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    cwd: str | None = None
+    stdin: bool = True
+    stdout: Output = Lines()
+    stderr: Output = Lines()
+    readiness: ReadyOnLine | None = None
+    grace_s: float = 5.0
+    deadline_s: float = 10.0
+    linger_s: float = 2.0
+    tail_bytes: int = TAIL_BYTES
+    stdin_buffer_bytes: int = STDIN_BUFFER_BYTES
+    guarded: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every input before the kernel or the standard library sees it."""
+        _check_label(self.label)
+        if not self.program:
+            raise InvalidSpecError("program", "not empty")
+        _check_text("program", self.program)
+        for index, argument in enumerate(self.args):
+            _check_text(f"args[{index}]", argument)
+        if self.cwd is not None:
+            if not self.cwd:
+                raise InvalidSpecError("cwd", "not empty (None keeps the node's directory)")
+            _check_text("cwd", self.cwd)
+        _check_env(self.env or {})
+        for field in ("grace_s", "deadline_s", "linger_s"):
+            _check_seconds(field, getattr(self, field))
+        for field in ("tail_bytes", "stdin_buffer_bytes"):
+            if getattr(self, field) < 0:
+                raise InvalidSpecError(field, "not negative")
+        if self.readiness is not None and not isinstance(self.policy(self.readiness.stream), Lines):
+            raise InvalidSpecError("readiness.stream", "a stream with the Lines policy")
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Program and arguments, as `ProcessStarted` shows them."""
+        return (self.program, *self.args)
+
+    def policy(self, stream: Stream) -> Output:
+        """Return the output policy of ``stream``."""
+        return self.stdout if stream is Stream.STDOUT else self.stderr
+
+    def piped(self) -> tuple[Stream, ...]:
+        """Return the streams this node reads."""
+        return tuple(stream for stream in Stream if isinstance(self.policy(stream), Lines | TailOnly))
+
+
+def _check_label(label: str) -> None:
+    if not label or len(label) > LABEL_MAX_CHARS or not label.isprintable():
+        raise InvalidSpecError("label", f"1 to {LABEL_MAX_CHARS} printable characters")
+
+
+def _check_text(field: str, text: str) -> None:
+    if "\0" in text:
+        raise InvalidSpecError(field, "no NUL characters")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as exc:
+        raise InvalidSpecError(field, "encodable for the operating system") from exc
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if not name or "=" in name:
+            raise InvalidSpecError(f"env[{name!r}]", "a name that is not empty and has no '='")
+        _check_text(f"env[{name!r}]", name)
+        _check_text(f"env[{name!r}]", value)
+
+
+def _check_seconds(field: str, seconds: float) -> None:
+    if not 0 <= seconds < float("inf"):
+        raise InvalidSpecError(field, "a finite number of seconds, not negative")
