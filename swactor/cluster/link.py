@@ -30,6 +30,7 @@ from swactor.cluster.link_messages import (
     Dialled,
     Flush,
     KeepUp,
+    Leave,
     LinkMessage,
     Redial,
     Tick,
@@ -57,7 +58,7 @@ from swactor.cluster.transport import (
     PeerAddress,
 )
 from swactor.cluster.views import ConnectionView
-from swactor.cluster.wire import Frame, FrameKind, WireError
+from swactor.cluster.wire import Frame, FrameKind, WireError, encode_frame
 
 TICK_S = 1.0
 BACKOFF_MS_MIN = 50
@@ -83,6 +84,7 @@ class Link(Actor[LinkMessage]):
         self._me = wiring.router.targets.me
         self._peer = outbox.peer
         self._keep = False
+        self._leaving = False
         self._phase = Phase.IDLE
         self._carrier: Carrier | None = None
         self._held: Admitted | None = None
@@ -133,6 +135,8 @@ class Link(Actor[LinkMessage]):
                 self._address = address
             case KeepUp(wanted):
                 self._keep_up(ctx, wanted=wanted)
+            case Leave():
+                self._leave(ctx)
             case Redial():
                 self._redial_waits = False
                 if self._phase is Phase.IDLE and (self._keep or self._outbox):
@@ -169,10 +173,17 @@ class Link(Actor[LinkMessage]):
             case ConnectionLost(_, reason):
                 self._connection_lost(ctx, carrier, reason)
 
+    def _leave(self, ctx: Context[LinkMessage]) -> None:
+        """Send what waits and, last of all, the farewell; the peer closes when it has read that."""
+        self._leaving = True
+        if self._phase is Phase.UP and self._carrier is not None:
+            self._outbox.put(encode_frame(FrameKind.LEAVE))
+            self._carrier.write(ctx.clock.monotonic_ns())
+
     def _flush(self, ctx: Context[LinkMessage]) -> None:
         if self._carrier is not None:
             self._carrier.write(ctx.clock.monotonic_ns())
-        elif self._phase is Phase.IDLE and not self._redial_waits:
+        elif self._phase is Phase.IDLE and not self._redial_waits and not self._leaving:
             ctx.emit(ConnectionCacheMiss(peer=self._peer))
             self._start_dial(ctx)
 
@@ -184,6 +195,10 @@ class Link(Actor[LinkMessage]):
             self._end(ctx, CloseCode.PROTOCOL, str(exc))
             return
         for frame in frames:
+            if frame.kind is FrameKind.LEAVE:
+                self._end(ctx, CloseCode.FAREWELL, "the peer has left")
+                self._wiring.on_left(self._peer)
+                return
             self._take_in(frame)
         carrier.write(now_ns)
 
@@ -339,7 +354,7 @@ class Link(Actor[LinkMessage]):
             self._give_up_dial(ctx, DialFailed(outcome, reason.text or str(reason.kind)))
             return
         self._lost(ctx, carrier, cause, reason)
-        if cause is LinkLoss.STOPPED:
+        if reason.code == CloseCode.STOPPING and by_peer:
             self._wiring.on_left(self._peer)
         self._idle(ctx)
 
@@ -390,7 +405,7 @@ class Link(Actor[LinkMessage]):
         offer, self._held = self._held, None
         if offer is not None:
             self._adopt(ctx, offer)
-        elif self._keep:
+        elif self._keep and not self._leaving:
             delay_ms = self._backoff_ms // 2 + ctx.random.below(self._backoff_ms + 1)
             self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MS_MAX)
             self._redial_waits = True

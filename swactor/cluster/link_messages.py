@@ -53,7 +53,11 @@ class Redial(msgspec.Struct, frozen=True):
     """The backoff is over."""
 
 
-LinkMessage = TapMessage | Flush | UseAddress | KeepUp | Admitted | Dialled | Tick | Redial
+class Leave(msgspec.Struct, frozen=True):
+    """This node leaves: send what waits and say farewell; dial nobody any more."""
+
+
+LinkMessage = TapMessage | Flush | UseAddress | KeepUp | Admitted | Dialled | Tick | Redial | Leave
 
 
 class Wiring(msgspec.Struct, frozen=True):

@@ -9,11 +9,11 @@ from collections import Counter
 
 import msgspec
 
-from swactor import Actor, ActorRef, Context, Down, NodeId
+from swactor import Actor, ActorRef, Context, Down, NodeId, Reply, Request
 from swactor.cluster.events import PeerRefused, RefusalReason
 from swactor.cluster.handshake import check_hello
 from swactor.cluster.link import Link
-from swactor.cluster.link_messages import Admitted, Flush, KeepUp, LinkMessage, UseAddress, Wiring
+from swactor.cluster.link_messages import Admitted, Flush, KeepUp, Leave, LinkMessage, UseAddress, Wiring
 from swactor.cluster.outbox import Outboxes
 from swactor.cluster.session import CloseCode
 from swactor.cluster.tap import BytesRead, ConnectionLost, HelloRead, Tap, Written
@@ -24,6 +24,9 @@ WAITING_MAX = 64
 """So many connections may wait for their hello at once; one more is refused."""
 
 HELLO_TIMEOUT_S = 5.0
+FAREWELL_LOOK_S = 0.02
+FAREWELL_LOOKS_MAX = 50
+"""How often, and how many times, a leaving node looks whether its peers have read all it said: 1 s in all."""
 
 
 class Inbound(msgspec.Struct, frozen=True):
@@ -57,8 +60,20 @@ class HelloOverdue(msgspec.Struct, frozen=True):
     tap: Tap
 
 
+class SayFarewell(msgspec.Struct, Request[None], frozen=True):
+    """Leave every peer; answered when all have read what was said, or when they took too long."""
+
+
+class LookAround(msgspec.Struct, frozen=True):
+    """Time to see whether anybody is still there; ``looks_left`` more times at most."""
+
+    looks_left: int
+
+
 LinksMessage = (
-    Inbound
+    SayFarewell
+    | LookAround
+    | Inbound
     | Wake
     | PeerAt
     | PeerLives
@@ -84,6 +99,7 @@ class Links(Actor[LinksMessage]):
         self._addresses: dict[NodeId, PeerAddress] = {}
         self._living: set[NodeId] = set()
         self._waiting: dict[Tap, None] = {}
+        self._farewell: Reply[None] | None = None
 
     def view(self) -> tuple[ConnectionView, ...]:
         """Return what there is to know of every link, sorted by peer."""
@@ -110,6 +126,13 @@ class Links(Actor[LinksMessage]):
                     self._links[address.node_id][0].tell(UseAddress(address))
             case PeerLives(peer, lives):
                 self._lives(ctx, peer, lives=lives)
+            case SayFarewell():
+                self._farewell = ctx.defer()
+                for link, _ in self._links.values():
+                    link.tell(Leave())
+                self._look_around(ctx, FAREWELL_LOOKS_MAX)
+            case LookAround(looks_left):
+                self._look_around(ctx, looks_left)
             case Down(ref, _):
                 self._link_failed(ref)
             case BytesRead() | Written():
@@ -151,6 +174,14 @@ class Links(Actor[LinksMessage]):
     def _count_refusal(self, ctx: Context[LinksMessage], peer: NodeId, reason: RefusalReason) -> None:
         self.refused[reason] += 1
         ctx.emit(PeerRefused(peer=peer, reason=reason, inbound=True))
+
+    def _look_around(self, ctx: Context[LinksMessage], looks_left: int) -> None:
+        if self._farewell is None:
+            return
+        if looks_left and any(connection.is_up for connection in self.view()):
+            ctx.send_after(FAREWELL_LOOK_S, LookAround(looks_left - 1))
+        else:
+            self._farewell.send(None)
 
     # --- links --------------------------------------------------------------------------------------------
 

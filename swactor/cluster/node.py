@@ -4,15 +4,25 @@ Owns: `Cluster` and its config, the order of starting and stopping, one view of 
 Not here: anything a node does between the two (`membership`, `registry`, `links`, `routing`).
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from swactor import ActorRef, ActorSystem, MailboxFullError, MailboxPolicy, NodeId, Overflow, SwactorError
+from swactor import (
+    ActorDeadError,
+    ActorRef,
+    ActorSystem,
+    MailboxFullError,
+    MailboxPolicy,
+    NodeId,
+    Overflow,
+    SwactorError,
+)
 from swactor.cluster.events import MemberState
 from swactor.cluster.handshake import TOKEN_BYTES_MIN
 from swactor.cluster.link_messages import Flush, Wiring
-from swactor.cluster.links import Inbound, Links, LinksMessage, Wake
+from swactor.cluster.links import Inbound, Links, LinksMessage, SayFarewell, Wake
 from swactor.cluster.members import SwimConfig
 from swactor.cluster.membership import Membership, MembershipMessage, PeerLeft, SwimRead, swim_view
 from swactor.cluster.names import Names
@@ -198,9 +208,14 @@ class Cluster:
         )
 
     async def stop(self) -> None:
-        """Say goodbye to every peer and close the transport. Harmless the second time."""
+        """Say goodbye to every peer and close the transport. Harmless the second time.
+
+        What was told before is still sent; peers have about a second to read it.
+        """
         parts, self._parts = self._parts, None
         if parts is not None:
+            with suppress(ActorDeadError):  # the system has stopped the actors already
+                await parts.links_ref.ask(SayFarewell())
             for ref in (parts.watch_ref, parts.membership_ref, parts.links_ref, parts.registry_ref):
                 await self._system.stop_actor(ref)
         await self._transport.close()

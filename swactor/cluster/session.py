@@ -32,6 +32,7 @@ class CloseCode(IntEnum):
     SILENT = 13
     UNACKNOWLEDGED = 14
     PROTOCOL = 15
+    FAREWELL = 16  # the peer leaves, and all it said has been read
 
 
 CAUSES: dict[int, LinkLoss] = {
@@ -41,6 +42,7 @@ CAUSES: dict[int, LinkLoss] = {
     CloseCode.SILENT: LinkLoss.HEARTBEAT,
     CloseCode.UNACKNOWLEDGED: LinkLoss.UNACKNOWLEDGED,
     CloseCode.PROTOCOL: LinkLoss.PROTOCOL,
+    CloseCode.FAREWELL: LinkLoss.STOPPED,
 }
 """The rule behind each code, whichever side gave it."""
 

@@ -58,6 +58,7 @@ class FrameKind(IntEnum):
     WATCH = 9  # id: of the watch, chosen by the watcher
     UNWATCH = 10  # id: of the watch
     DOWN = 11  # id: of the watch
+    LEAVE = 12  # the sender leaves the cluster; this is the last frame it sends
 
 
 _KINDS = {int(kind): kind for kind in FrameKind}

@@ -63,6 +63,7 @@ class EndpointWatch:
         self._wake = asyncio.Event()
         self._handle: WatchHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
         self._since_ns = clock.monotonic_ns()
         self._kick_pause_s = KICK_S_MIN
         self._kick_at_s = asyncio.get_running_loop().time() + KICK_S_MIN
@@ -75,9 +76,11 @@ class EndpointWatch:
 
     async def stop(self) -> None:
         """End for good. Comes before the endpoint is closed, or the interpreter may abort at its exit."""
+        # Asked, not cancelled: before Python 3.12 ``wait_for`` may swallow a cancellation.
+        self._stopping = True
+        self._wake.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait([self._task])
         if self._handle is not None:
             handle, self._handle = self._handle, None
             await handle.stop()
@@ -122,13 +125,14 @@ class EndpointWatch:
         self._look_at_peers()
 
     async def _run(self) -> None:
-        """Look, every `LOOK_PERIOD_S` and at each tick, until cancelled."""
-        while True:
-            self._wake.clear()
-            with suppress(IrohError):  # the endpoint is closing; the next look or `stop` settles it
+        """Look, every `LOOK_PERIOD_S` and at each tick, until stopped."""
+        while not self._stopping:
+            with suppress(IrohError):  # the endpoint fails; the next look tells more
                 await self.look()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_PERIOD_S)
+            if not self._stopping:
+                self._wake.clear()
 
     async def _online(self) -> bool:
         """Whether the tunnel is up in this moment."""

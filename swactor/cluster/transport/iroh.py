@@ -119,6 +119,7 @@ class IrohTransport:
             local_address=PeerAddress(self.node_id, relay_url),
             versions=self._versions,
             api_gaps=self._gaps,
+            reports_changes=True,
         )
 
     # -- life --------------------------------------------------------------------------------------------
@@ -311,6 +312,7 @@ class IrohTransport:
             counters=tuple(_counter(name, value) for name, value in {**counters, **own}.items()),
             versions=self._versions,
             api_gaps=self._gaps,
+            reports_changes=True,
         )
 
 

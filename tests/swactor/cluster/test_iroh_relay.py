@@ -26,7 +26,7 @@ from swactor.relay.server import RelayServer
 DEADLINE_S = 15
 """Below the 20 to 26 s after which the library by itself looks for its relay again."""
 
-TOKEN = "correct horse"
+TOKEN = "correct-horse"
 
 
 class Node:
@@ -149,6 +149,20 @@ async def test_a_relay_that_dies_is_noticed_although_it_stays_selected() -> None
 
 def port_of(node: Node) -> int:
     return int(node.tunnel().relay_url.rstrip("/").rpartition(":")[2])
+
+
+async def test_a_tunnel_that_was_cut_and_is_back_before_the_next_look_is_reported(relay: RelayServer) -> None:
+    async with started(Node(1, relay.url)) as node:
+        before = len(node.turns())
+
+        (session,) = relay.book.report(relay.now()).sessions
+        assert relay.close_session(session.session_id)
+        await node.until(lambda node: len(node.turns()) >= before + 2)
+
+        assert node.turns()[before:] == [
+            (TunnelStatus.CONNECTED, TunnelStatus.DISCONNECTED),
+            (TunnelStatus.DISCONNECTED, TunnelStatus.CONNECTED),
+        ]
 
 
 async def test_the_relay_token_decides_whether_the_tunnel_comes_up() -> None:
