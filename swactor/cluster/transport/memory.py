@@ -26,10 +26,14 @@ _Pair = frozenset[NodeId]
 
 
 class MemoryHub:
-    """Connects the transports it has made. All faults are symmetric and last until lifted."""
+    """Connects the transports it has made. All faults are symmetric and last until lifted.
+
+    ``latency_s`` is how long bytes are on their way; a close does not wait for them, as on a real network.
+    """
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
+        self.latency_s = 0.0
         self._listening: dict[NodeId, MemoryTransport] = {}
         self._refusing: set[NodeId] = set()
         self._silent: set[_Pair] = set()
@@ -102,7 +106,7 @@ class MemoryConnection:
     def write(self, data: bytes) -> None:
         """See `Connection.write`."""
         if self._ended is None:
-            self._hub.loop.call_soon(lambda: self._carry(data))
+            self._hub.loop.call_later(self._hub.latency_s, lambda: self._carry(data))
 
     def close(self, code: int, reason: str) -> None:
         """See `Connection.close`."""

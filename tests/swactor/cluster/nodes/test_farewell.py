@@ -13,6 +13,7 @@ async def test_what_was_told_before_a_stop_arrives(world: World) -> None:
     ref = await receiver.system.spawn(collector)
     receiver.cluster.register("collector", ref)
     remote: ActorRef[Item] = await sender.cluster.resolve("collector")
+    world.hub.latency_s = 0.05
     for number in range(2_000):
         remote.tell(Item(number, data=bytes(100)))
 
