@@ -9,6 +9,8 @@ import typer
 
 from examples.pipeline_inference.model import LAYERS
 
+PROMPT = "What is an actor?"
+
 app = typer.Typer(
     help="A language model cut over several nodes of this machine, with one bundle that tells it all.",
     no_args_is_help=True,
@@ -19,12 +21,14 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    prompt: Annotated[str, typer.Argument(help="What the model is to continue.")] = "What is an actor?",
+    prompts: Annotated[
+        list[str] | None, typer.Argument(help="What the model is to continue, one after the other.")
+    ] = None,
     stages: Annotated[int, typer.Option(min=1, max=LAYERS, help="Stages to cut the model into.")] = 3,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer at most.")] = 120,
     out: Annotated[Path, typer.Option(help="Folder for the run's bundle, summary and logs.")] = Path("runs"),
 ) -> None:
-    """Start relay, collector, orchestrator and stages, answer PROMPT, and show what happened.
+    """Start relay, collector, orchestrator and stages, answer the prompts, and show what happened.
 
     Exit status 0: answered. 1: something failed, the summary says what. 130: interrupted.
     """
@@ -32,7 +36,7 @@ def run(
 
     from examples.pipeline_inference.demo import Demo, DemoOptions
 
-    demo = Demo(DemoOptions(prompt, stages, tokens, out), Console())
+    demo = Demo(DemoOptions(tuple(prompts or [PROMPT]), stages, tokens, out), Console())
     raise typer.Exit(anyio.run(demo.run))
 
 

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
 
 from examples.pipeline_inference.launcher import (
     COLLECTOR,
@@ -31,6 +32,7 @@ from examples.pipeline_inference.launcher import (
     StopAll,
     StopCollector,
 )
+from examples.pipeline_inference.lines import Answer, Prompt, Spoken, Text
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
 from examples.pipeline_inference.stage import stage_name
 from swactor import ActorRef, ActorSystem, AskTimeoutError, SwactorError, SystemClock, SystemRandom
@@ -55,7 +57,7 @@ INTERRUPTED = "interrupted"
 class DemoOptions:
     """What the command line says."""
 
-    prompt: str
+    prompts: tuple[str, ...]
     stage_count: int
     tokens_max: int
     out: Path
@@ -94,7 +96,7 @@ class Demo:
                     self._plan(),
                     spawner=LinuxSpawner(system.loop),
                     tell_people=self._tell,
-                    on_text=self._stream,
+                    on_spoken=self._speak,
                 ),
                 name="launcher",
             )
@@ -108,12 +110,12 @@ class Demo:
         try:
             url = await launcher.ask(StartServices(), timeout_s=60.0)
         except (SwactorError, RuntimeError) as error:
-            return Outcome(None, f"the collector did not come up: {error}")
+            return Outcome(f"the collector did not come up: {error}")
         diagnostics = await self._record(system, url)
         try:
             outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=RUN_TIMEOUT_S)
         except AskTimeoutError:
-            outcome = Outcome(None, f"not done within {RUN_TIMEOUT_S:g} s")
+            outcome = Outcome(f"not done within {RUN_TIMEOUT_S:g} s")
         await diagnostics.stop()
         try:
             await anyio.to_thread.run_sync(
@@ -186,7 +188,7 @@ class Demo:
         shared = RunConfig(run_id=self.run_id, token=token, stage_count=count, relay_url=relay_url)
         joining = msgspec.structs.replace(shared, seeds=(PeerAddress(keys[0].node_id, relay_url),))
         orchestrator = OrchestratorConfig(
-            run=shared, prompt=self._options.prompt, tokens_max=self._options.tokens_max
+            run=shared, prompts=self._options.prompts, tokens_max=self._options.tokens_max
         )
         stages = [
             StageConfig(
@@ -219,15 +221,21 @@ class Demo:
             self._streaming = False
         self._console.print(f"[dim]·[/dim] {line}", highlight=False)
 
-    def _stream(self, text: str) -> None:
-        if not self._streaming:
-            self._streaming = True
-            self._console.print(f"\n[bold]{self._options.prompt}[/bold]", end="", highlight=False)
-        self._console.out(text, end="", highlight=False)
+    def _speak(self, spoken: Spoken) -> None:
+        match spoken:
+            case Prompt(text):
+                self._console.print(f"\n[bold]{escape(text)}[/bold]", end="", highlight=False)
+                self._streaming = True
+            case Text(text):
+                self._console.out(text, end="", highlight=False)
+            case Answer():
+                self._console.print()
+                self._streaming = False
 
     def _show(self, outcome: Outcome) -> int:
         if self._streaming:
-            self._console.print("\n")
+            self._console.print()
+        self._console.print()
         if self._bundle.exists():
             text = summary.render(load.load_run(self._bundle))
             page = self._folder / "summary.md"
@@ -236,7 +244,7 @@ class Demo:
             self._console.print(
                 f"\nbundle   {self._bundle}\nsummary  {page}\nlogs     {self._logs}", highlight=False
             )
-        if outcome.answer is not None:
+        if outcome.why is None:
             return 0
-        self._console.print(f"\n[bold red]The run failed:[/bold red] {outcome.why}", highlight=False)
+        self._console.print(f"\n[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
         return 130 if outcome.why == INTERRUPTED else 1

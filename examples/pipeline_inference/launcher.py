@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from examples.pipeline_inference.lines import Answer, Failed, Line, Listening, Text
+from examples.pipeline_inference.lines import Answer, Failed, Line, Listening, Prompt, Spoken, Text
 from swactor import Actor, ActorRef, Context, Reply, Request
 from swactor_process import (
     ProcessCommand,
@@ -48,9 +48,8 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the run ended: the answer, or why there is none."""
+    """How the run ended; ``why`` is None when everything was answered."""
 
-    answer: str | None
     why: str | None = None
 
 
@@ -100,7 +99,7 @@ class Plan:
 
 
 class Launcher(Actor[LauncherMessage]):
-    """Owns the processes of one run; ``tell_people`` hears of progress, ``on_text`` of each token."""
+    """Owns the processes of one run; ``tell_people`` hears of progress, ``on_spoken`` what the model says."""
 
     def __init__(
         self,
@@ -108,12 +107,12 @@ class Launcher(Actor[LauncherMessage]):
         *,
         spawner: Spawner,
         tell_people: Callable[[str], None],
-        on_text: Callable[[str], None],
+        on_spoken: Callable[[Spoken], None],
     ) -> None:
         self._plan = plan
         self._spawner = spawner
         self._tell_people = tell_people
-        self._on_text = on_text
+        self._on_spoken = on_spoken
         self._phase = Phase.SERVICES
         self._environ = dict(plan.environ)
         self._living: dict[str, ActorRef[ProcessCommand]] = {}
@@ -122,7 +121,6 @@ class Launcher(Actor[LauncherMessage]):
         self._collector_waits: Reply[str] | None = None
         self._end_waits: Reply[Outcome] | None = None
         self._collector_end_waits: Reply[None] | None = None
-        self._answer: str | None = None
         self._why: str | None = None
 
     def on_message(self, ctx: Context[LauncherMessage], message: LauncherMessage) -> None:
@@ -191,10 +189,8 @@ class Launcher(Actor[LauncherMessage]):
         match _DECODE(output.line):
             case Listening(url):
                 self._service_ready(ctx, label, url)
-            case Text(text):
-                self._on_text(text)
-            case Answer(text):
-                self._answer = text
+            case Prompt() | Text() | Answer() as spoken:
+                self._on_spoken(spoken)
             case Failed(why):
                 self._why = self._why or why
 
@@ -215,10 +211,9 @@ class Launcher(Actor[LauncherMessage]):
         label = exited.label
         self._living.pop(label, None)
         if self._phase in {Phase.SERVICES, Phase.RUNNING}:
-            if label == ORCHESTRATOR and self._answer is not None and exited.exit_code == 0:
-                self._end(ctx, None)
-            elif label == ORCHESTRATOR:
-                self._end(ctx, self._why or f"orchestrator {exited.describe()}")
+            if label == ORCHESTRATOR:
+                answered = exited.exit_code == 0 and self._why is None
+                self._end(ctx, None if answered else self._why or f"orchestrator {exited.describe()}")
             elif label in {COLLECTOR, RELAY}:
                 self._end(ctx, f"{label} {exited.describe()}")
             else:
@@ -232,8 +227,6 @@ class Launcher(Actor[LauncherMessage]):
             return
         self._phase = Phase.STOPPING
         self._why = why
-        if why is not None:
-            self._answer = None
         if self._collector_waits is not None:
             self._collector_waits.fail(RuntimeError(why or "stopped"))
         self._stop(ORCHESTRATOR)
@@ -250,7 +243,7 @@ class Launcher(Actor[LauncherMessage]):
             if not nodes and RELAY not in self._living:
                 self._phase = Phase.DONE
                 if self._end_waits is not None:
-                    self._end_waits.send(Outcome(self._answer, self._why))
+                    self._end_waits.send(Outcome(self._why))
         if COLLECTOR not in self._living and self._collector_end_waits is not None:
             self._collector_end_waits.send(None)
             ctx.stop()

@@ -15,6 +15,12 @@ class Listening(msgspec.Struct, frozen=True, tag_field="event", tag="listening")
     url: str
 
 
+class Prompt(msgspec.Struct, frozen=True, tag_field="event", tag="prompt"):
+    """From the orchestrator: it begins to answer this prompt."""
+
+    text: str
+
+
 class Text(msgspec.Struct, frozen=True, tag_field="event", tag="text"):
     """From the orchestrator: the text of one more token."""
 
@@ -33,7 +39,9 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     why: str
 
 
-Line: TypeAlias = Listening | Text | Answer | Failed
+Spoken: TypeAlias = Prompt | Text | Answer
+"""What the orchestrator says while all is well."""
+Line: TypeAlias = Listening | Spoken | Failed
 
 
 def say(line: Line) -> None:

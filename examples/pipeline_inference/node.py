@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from examples.pipeline_inference.lines import Answer, Failed, Text
+from examples.pipeline_inference.lines import Answer, Failed, Prompt, Spoken, Text
 from examples.pipeline_inference.messages import WIRE, Generate, Interrupt, Shutdown
 from examples.pipeline_inference.orchestrator import Orchestrator
 from examples.pipeline_inference.stage import ORCHESTRATOR, Stage, StagePlace, stage_name
@@ -48,10 +48,10 @@ class StageConfig(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OrchestratorConfig(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What the orchestrator is told: the prompt, and how long anything may take."""
+    """What the orchestrator is told: what to answer, and how long anything may take."""
 
     run: RunConfig
-    prompt: str
+    prompts: tuple[str, ...]
     tokens_max: int = 120
     join_timeout_s: float = 30.0
     answer_timeout_s: float = 120.0
@@ -143,12 +143,12 @@ async def run_orchestrator(
     ports: Ports,
     config: OrchestratorConfig,
     *,
-    say: Callable[[Text | Answer | Failed], None],
+    say: Callable[[Spoken | Failed], None],
     on_stop_request: OnStopRequest,
 ) -> bool:
-    """Answer one prompt with the stages of the cluster, finalize the run, return whether it was answered.
+    """Answer the prompts with the stages of the cluster, finalize the run, return whether all were answered.
 
-    ``say`` hears each token as it comes, and then how it ended: an answer, or which part failed and why.
+    ``say`` hears each prompt, its tokens as they come and its answer; or which part failed and why.
     """
     async with running_node(ports, config.run, role="orchestrator") as node:
         orchestrator = await node.system.spawn(
@@ -162,13 +162,15 @@ async def run_orchestrator(
         )
         node.cluster.register(ORCHESTRATOR, orchestrator)
         on_stop_request(lambda: orchestrator.tell(Interrupt()))
-        asked = Generate(config.prompt, config.tokens_max)
         timeout_s = config.join_timeout_s + config.answer_timeout_s
-        end: Answer | Failed
+        failure: str | None = None
         try:
-            end = Answer(await orchestrator.ask(asked, timeout_s=timeout_s))
+            for prompt in config.prompts:
+                say(Prompt(prompt))
+                asked = Generate(prompt, config.tokens_max)
+                say(Answer(await orchestrator.ask(asked, timeout_s=timeout_s)))
         except SwactorError as error:
-            end = Failed(str(error))
-        say(end)
-        await node.diagnostics.finalize("answered" if isinstance(end, Answer) else end.why)
-        return isinstance(end, Answer)
+            failure = str(error)
+            say(Failed(failure))
+        await node.diagnostics.finalize(failure or "answered")
+        return failure is None

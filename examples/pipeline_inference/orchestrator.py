@@ -77,7 +77,8 @@ class Orchestrator(Actor[OrchestratorMessage]):
                 self._fail(stage, why)
             case Down(ref, reason):
                 lost = next((name for name, stage in self._stages.items() if stage == ref), str(ref))
-                self._fail(lost, f"gone: {reason}")
+                # The news overtakes messages. What the stage itself said last explains more: hear that first.
+                ctx.ref.tell(StageFailed(lost, f"gone: {reason}"))
             case Interrupt():
                 self._fail("orchestrator", "interrupted")
 

@@ -1,0 +1,27 @@
+"""When to try again: exponential backoff with full jitter, as a pure function of attempts and one draw.
+
+Owns: the schedule. Not here: the waiting (``shipper``, on its actor's timer, which is why no retry library
+drives it: actors wait on the system's clock, which is virtual in a simulation).
+"""
+
+from swactor.abc import RandomStream
+
+BASE_MS = 5_000
+"""Long enough that the first retries of 200 nodes that failed in one instant spread over seconds."""
+CAP_MS = 30_000
+
+
+def retry_delay_ms(failures: int, random: RandomStream, *, retry_after_s: float | None = None) -> int:
+    """Return the wait after the ``failures``-th failure in a row (from 1).
+
+    Uniform from 0 to the doubled base, and to the cap in the end: also there, nodes that lost their collector
+    at the same moment do not come back at the same moment. What the other side asked for comes on top.
+    """
+    ceiling_ms = min(CAP_MS, BASE_MS << min(failures - 1, 16))
+    asked_ms = round(retry_after_s * 1000) if retry_after_s is not None and retry_after_s > 0 else 0
+    return asked_ms + random.below(ceiling_ms + 1)
+
+
+def slow_delay_ms(random: RandomStream) -> int:
+    """Return the wait after a failure that only a person can mend: half the cap to the cap."""
+    return CAP_MS // 2 + random.below(CAP_MS // 2 + 1)

@@ -1,0 +1,359 @@
+"""The actor that brings a node's records to its sink.
+
+Owns: the order (boot record first), the pace (a batch a second, a snapshot at once), one post at a time,
+what a failure means, and the last flush. While the sink fails, records go straight to the spool, so a kill
+costs at most what one batch interval gathered; afterwards fresh and spooled records take turns.
+Not here: bytes (``batches``), files (``spool``), the wait after a failure (``retry``), HTTP (``http``).
+
+A post runs in a task of its own; the actor only ever handles messages, so nobody waits for the network.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from swactor import Actor, Context, ExitReason, Reply, Request
+from swactor.abc import Cancellable, Waiter
+from swactor_diag.delivery.batches import BatchMaker
+from swactor_diag.delivery.retry import retry_delay_ms, slow_delay_ms
+from swactor_diag.delivery.sink import (
+    RecordRefusedError,
+    Sink,
+    SinkMisconfiguredError,
+    SinkUnavailableError,
+)
+from swactor_diag.delivery.spool import Spool
+from swactor_diag.introspect import Observe, Observed
+from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
+from swactor_diag.schema.blocks import DeliveryBlock, DropCount, IntrospectionOutcome
+from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error
+from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
+
+DELIVERY: Final = "delivery"
+"""Key of the snapshot block that the shipper itself fills."""
+
+WAITING_BYTES_MAX = 8 * 1024 * 1024
+"""Bodies that may wait in memory while the sink is slow; the oldest go to the spool beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShipSnapshot:
+    """An encoded snapshot, to be sent at once, after the events that led to it."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeRun(Request[str | None]):
+    """Send what there is, then the record that ends the run; the reply is where the bundle lies.
+
+    None when the sink names no bundle or cannot take the record now (it is spooled then).
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Time to make a batch of what the recorder holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """The wait after a failure is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """The post in progress has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a post ended."""
+
+    record: Outgoing
+    result: Answer | Exception
+
+
+ShipperMessage = ShipSnapshot | FinalizeRun | Observe | _Cut | _Retry | _Settled
+
+
+@dataclass(slots=True)
+class ShipperFigures:
+    """What the shippers of one boot did; outlives a restart of the actor."""
+
+    sent: int = 0
+    attempts_failed: int = 0
+    last_failure: str | None = None
+
+
+class Shipper(Actor[ShipperMessage]):
+    """Ships one boot of one node."""
+
+    def __init__(
+        self,
+        *,
+        sink: Sink,
+        spool: Spool,
+        recorder: Recorder,
+        batches: BatchMaker,
+        figures: ShipperFigures,
+        request_snapshot: Callable[[], None],
+        batch_interval_s: float,
+        flush_budget_s: float,
+    ) -> None:
+        self._sink = sink
+        self._spool = spool
+        self._recorder = recorder
+        self._batches = batches
+        self._figures = figures
+        self._request_snapshot = request_snapshot
+        self._batch_interval_s = batch_interval_s
+        self._flush_budget_s = flush_budget_s
+        self._fresh: deque[Outgoing] = deque()
+        self._fresh_bytes = 0
+        self._failures = 0
+        self._in_flight: Outgoing | None = None
+        self._from_spool = True  # as if: the boot record goes before what an earlier boot left in the spool
+        self._task: Cancellable | None = None
+        self._outcome: _Outcome | None = None
+        self._stopping = False
+        self._settled: Waiter[None] | None = None
+        self._finalizing: dict[str, Reply[str | None]] = {}
+        self._reported: set[str] = set()
+
+    def on_start(self, ctx: Context[ShipperMessage]) -> None:
+        """Say who we are, then begin the rhythm."""
+        boot = self._batches.boot()
+        if boot is not None:
+            self._accept(boot)
+        ctx.send_every(self._batch_interval_s, _Cut())
+        self._pump(ctx)
+
+    def on_message(self, ctx: Context[ShipperMessage], message: ShipperMessage) -> object:
+        """Take in what is to be sent, and go on sending."""
+        match message:
+            case ShipSnapshot(body):
+                self._cut()
+                self._accept(self._batches.snapshot(body))
+            case FinalizeRun(reason):
+                self._finalize(ctx, reason)
+            case Observe():
+                self._answer(message)
+            case _Cut():
+                self._cut()
+            case _Retry():
+                self._pump(ctx, after_wait=True)
+            case _Settled():
+                self._settle(ctx)
+        self._pump(ctx)
+        return None
+
+    async def on_stop(self, ctx: Context[ShipperMessage], reason: ExitReason) -> None:  # noqa: ARG002 - any reason
+        """Send what is left within the budget, spool the rest. Never hangs, whatever the sink does."""
+        deadline_ns = ctx.clock.monotonic_ns() + round(self._flush_budget_s * 1e9)
+        self._stopping = True
+        self._settle(ctx)
+        self._cut()
+        await self._flush(ctx, deadline_ns)
+        if self._task is not None:
+            self._task.cancel()
+        if self._in_flight is not None and not self._from_spool:
+            self._spool.put(self._in_flight)
+        self._spool_fresh()
+        for reply in self._finalizing.values():
+            reply.send(None)
+        await self._sink.close()
+
+    # -- records in -----------------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        for record in self._batches.events(self._recorder.take(EVENTS_WAITING_MAX)):
+            self._accept(record)
+
+    def _accept(self, record: Outgoing) -> None:
+        if self._failures:
+            self._spool.put(record)
+            return
+        self._fresh.append(record)
+        self._fresh_bytes += len(record.body)
+        while self._fresh_bytes > WAITING_BYTES_MAX:
+            self._spool.put(self._next_fresh())
+
+    def _next_fresh(self) -> Outgoing:
+        record = self._fresh.popleft()
+        self._fresh_bytes -= len(record.body)
+        return record
+
+    def _spool_fresh(self) -> None:
+        while self._fresh:
+            self._spool.put(self._next_fresh())
+
+    def _finalize(self, ctx: Context[ShipperMessage], reason: str) -> None:
+        self._cut()
+        record = self._batches.finalize(reason)
+        self._finalizing[record.batch_id] = ctx.defer()
+        self._accept(record)
+        if self._failures:
+            self._answer_finalize(record, None)
+
+    def _answer_finalize(self, record: Outgoing, bundle_path: str | None) -> None:
+        reply = self._finalizing.pop(record.batch_id, None)
+        if reply is not None:
+            reply.send(bundle_path)
+
+    # -- records out ----------------------------------------------------------------------------------------
+
+    def _pump(self, ctx: Context[ShipperMessage], *, after_wait: bool = False) -> None:
+        """Post the next record, if nothing is under way and no wait is on."""
+        if self._in_flight is not None or (self._failures and not after_wait):
+            return
+        record = self._choose()
+        if record is None:
+            self._failures = 0  # a wait ended with nothing to send: there is nothing to be careful about
+            return
+        self._in_flight = record
+        self._task = ctx.loop.start_task(self._post(ctx, record), name=f"post {record.batch_id}")
+
+    def _choose(self) -> Outgoing | None:
+        """The next record: fresh and spooled ones take turns, so that neither starves."""
+        spooled = self._spool.peek() if self._failures or not self._from_spool or not self._fresh else None
+        self._from_spool = spooled is not None
+        if spooled is not None:
+            return spooled
+        return self._next_fresh() if self._fresh else None
+
+    async def _post(self, ctx: Context[ShipperMessage], record: Outgoing) -> None:
+        """Runs in its own task; tells the actor how it went."""
+        result: Answer | Exception
+        try:
+            result = await self._sink.post(record)
+        except Exception as error:  # noqa: BLE001 - whatever a sink raises is a failed attempt
+            result = error
+        self._outcome = _Outcome(record, result)
+        if self._settled is not None:
+            self._settled.set(None)
+        elif not self._stopping:
+            ctx.ref.tell(_Settled())
+
+    def _settle(self, ctx: Context[ShipperMessage]) -> None:
+        """Act on how the post in progress ended."""
+        outcome, self._outcome = self._outcome, None
+        if outcome is None:
+            return
+        self._in_flight = self._task = None
+        match outcome.result:
+            case Answer() as answer:
+                self._stored(ctx, outcome.record, answer)
+            case RecordRefusedError() as error:
+                self._refused(ctx, outcome.record, error)
+            case error:
+                self._failed(ctx, outcome.record, error)
+
+    def _stored(self, ctx: Context[ShipperMessage], record: Outgoing, answer: Answer) -> None:
+        self._failures = 0
+        self._figures.sent += 1
+        if self._from_spool:
+            self._spool.pop(record.batch_id)
+        elif record.kind is not RecordKind.EVENTS or record.events:
+            # Not for a batch of clock samples only: it would bring forth the next one, for ever.
+            ctx.emit(_clock_sample(answer, node_recv_ms=ctx.clock.wall_ms()))
+        self._answer_finalize(record, answer.bundle_path)
+        if answer.snapshot_now and not self._stopping:
+            self._request_snapshot()
+
+    def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
+        if self._from_spool:
+            self._spool.pop(record.batch_id)
+        self._spool.set_aside(record, str(error))
+        self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
+        self._answer_finalize(record, None)
+
+    def _failed(self, ctx: Context[ShipperMessage], record: Outgoing, error: Exception) -> None:
+        self._failures += 1
+        self._figures.attempts_failed += 1
+        self._figures.last_failure = f"{type(error).__name__}: {error}"[:200]
+        if not self._from_spool:
+            self._spool.put(record)
+        self._spool_fresh()
+        for reply in self._finalizing.values():
+            reply.send(None)
+        self._finalizing.clear()
+        if not self._stopping:
+            ctx.send_after(self._wait_ms(ctx, error) / 1000, _Retry())
+
+    def _wait_ms(self, ctx: Context[ShipperMessage], error: Exception) -> int:
+        if isinstance(error, SinkMisconfiguredError):
+            self._report_once(ctx, f"delivery is not set up right: {error}", f"misconfigured {error.status}")
+            return slow_delay_ms(ctx.random)
+        asked_s = error.retry_after_s if isinstance(error, SinkUnavailableError) else None
+        return retry_delay_ms(self._failures, ctx.random, retry_after_s=asked_s)
+
+    # -- the end, and figures -------------------------------------------------------------------------------
+
+    async def _flush(self, ctx: Context[ShipperMessage], deadline_ns: int) -> None:
+        """Post one record after the other until there is none, one fails, or the time is up."""
+        failed_before = self._figures.attempts_failed
+        if self._failures and self._in_flight is None:
+            self._pump(ctx, after_wait=True)  # one last try: the sink may be back
+        while self._figures.attempts_failed == failed_before:
+            self._pump(ctx)
+            left_s = (deadline_ns - ctx.clock.monotonic_ns()) / 1e9
+            if self._in_flight is None or left_s <= 0:
+                return
+            await self._wait_settled(ctx, left_s)
+            self._settle(ctx)
+            self._cut()  # the clock sample of the record before, and what else happened meanwhile
+
+    async def _wait_settled(self, ctx: Context[ShipperMessage], time_s: float) -> None:
+        if self._outcome is not None:
+            return
+        settled: Waiter[None] = ctx.loop.waiter()
+        self._settled = settled
+        timer = ctx.loop.call_later(time_s, lambda: settled.set(None))
+        await settled.wait()
+        timer.cancel()
+
+    def _answer(self, message: Observe) -> None:
+        spool = self._spool.figures()
+        drops = [
+            DropCount(where="recorder", what=what, count=n) for what, n in self._recorder.dropped.items()
+        ]
+        drops += [DropCount(where="spool", what=what, count=n) for what, n in spool.dropped.items()]
+        block = DeliveryBlock(
+            events_made=self._recorder.seq,
+            events_waiting=self._recorder.waiting,
+            records_made=self._batches.records_made,
+            records_sent=self._figures.sent,
+            records_waiting=len(self._fresh) + (self._in_flight is not None and not self._from_spool),
+            records_spooled=spool.records,
+            spooled_bytes=spool.bytes,
+            records_set_aside=spool.set_aside,
+            attempts_failed=self._figures.attempts_failed,
+            last_failure=self._figures.last_failure or UNSET,
+            drops=tuple(sorted(drops, key=lambda row: (row.where, row.what))),
+        )
+        encoded = msgspec.Raw(msgspec.json.encode(block))
+        message.reply_to.tell(Observed(DELIVERY, message.round, IntrospectionOutcome.OK, encoded, 0))
+
+    def _report_once(self, ctx: Context[ShipperMessage], text: str, cause: str) -> None:
+        if cause not in self._reported:
+            self._reported.add(cause)
+            ctx.emit(Error(component="delivery", message=text))
+
+
+def _clock_sample(answer: Answer, *, node_recv_ms: int) -> Custom:
+    return Custom(
+        kind=CLOCK_SAMPLE,
+        fields={
+            "node_send_ms_echoed": answer.clock.node_send_ms_echoed,
+            "collector_recv_ms": answer.clock.collector_recv_ms,
+            "collector_send_ms": answer.clock.collector_send_ms,
+            "node_recv_ms": node_recv_ms,
+        },
+    )

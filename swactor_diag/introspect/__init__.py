@@ -1,0 +1,41 @@
+"""What a node observes about itself: one file a surface, each an `Introspector`, none knowing another.
+
+Here: what an introspector is made of. Each surface is a module: ``subprocesses``, ``process``, ``actors``,
+``kernel_net``, ``transport``, ``swim``, ``registry``, ``relay_server``.
+"""
+
+from swactor_diag.introspect._base import (
+    AsyncIntrospectorActor,
+    IntrospectionError,
+    Introspector,
+    IntrospectorActor,
+    Listener,
+    Observe,
+    Observed,
+    introspector_actor,
+)
+from swactor_diag.introspect._procfs import (
+    EmptyProc,
+    LinuxProc,
+    ProcReadError,
+    ProcRoot,
+    ProcUnits,
+    kernel_units,
+)
+
+__all__ = [
+    "AsyncIntrospectorActor",
+    "EmptyProc",
+    "IntrospectionError",
+    "Introspector",
+    "IntrospectorActor",
+    "LinuxProc",
+    "Listener",
+    "Observe",
+    "Observed",
+    "ProcReadError",
+    "ProcRoot",
+    "ProcUnits",
+    "introspector_actor",
+    "kernel_units",
+]

@@ -1,0 +1,169 @@
+"""The protocol of an introspector, and the actor that runs one.
+
+Owns: what an introspector must offer, and that whatever it does costs at most its own block: the call is
+timed; an exception, a value of the wrong type, one that cannot be written become an outcome with a reason.
+Not here: which introspectors run (``supervisor``), when they are asked and for how long (``snapshotter``).
+"""
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from swactor import Actor, ActorRef, Context, Event
+from swactor_diag.schema.blocks import IntrospectionOutcome
+
+R_co = TypeVar("R_co", covariant=True)
+
+REASON_CHARS_MAX = 200
+
+
+class IntrospectionError(Exception):
+    """The surface is there but says something that cannot be read; the text becomes the outcome's reason."""
+
+
+class Introspector(Protocol[R_co]):
+    """Observes one surface. Any object with these three members can be installed.
+
+    ``name`` is the key in the snapshot body. With a dot (``host.network``) the record lies inside another
+    block, beside what other introspectors put there. ``observe`` may be ``async``. It returns None when the
+    surface does not exist here, and raises when it exists but cannot be read.
+    """
+
+    @property
+    def name(self) -> str:
+        """Key of the block in the snapshot body."""
+        ...
+
+    @property
+    def record(self) -> type[R_co]:
+        """Type of what ``observe`` returns."""
+        ...
+
+    def observe(self) -> R_co | Awaitable[R_co | None] | None:
+        """Return the current values."""
+        ...
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """An introspector that is told things between observations, and knows moments."""
+
+    def hear(self, message: object) -> None:
+        """Take note of a message that was told to the introspector's actor."""
+        ...
+
+    def take_events(self) -> Sequence[Event]:
+        """Return, once, the events that became known since the last call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The answer of one introspector in one round. ``block`` is encoded and there only when OK."""
+
+    name: str
+    round: int
+    outcome: IntrospectionOutcome
+    block: msgspec.Raw | None = None
+    duration_us: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Asks an introspector actor for one `Observed`, told to ``reply_to``."""
+
+    round: int
+    reply_to: ActorRef[Observed]
+
+
+class IntrospectorActor(Actor[object]):
+    """Runs an introspector whose ``observe`` returns at once."""
+
+    def __init__(self, introspector: Introspector[object]) -> None:
+        self._introspector = introspector
+
+    def on_message(self, ctx: Context[object], message: object) -> None:
+        """Answer an `Observe`; anything else is for the introspector to hear."""
+        if not isinstance(message, Observe):
+            _hear(ctx, self._introspector, message)
+            return
+        started_ns = ctx.clock.monotonic_ns()
+        try:
+            value = self._introspector.observe()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+            answer = _failed(self._introspector, message, error)
+        else:
+            answer = _answer(self._introspector, message, value)
+        _reply(ctx, message, answer, started_ns=started_ns)
+        _emit(ctx, self._introspector)
+
+
+class AsyncIntrospectorActor(Actor[object]):
+    """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop."""
+
+    def __init__(self, introspector: Introspector[object]) -> None:
+        self._introspector = introspector
+
+    async def on_message(self, ctx: Context[object], message: object) -> None:
+        """Answer an `Observe`; anything else is for the introspector to hear."""
+        if not isinstance(message, Observe):
+            _hear(ctx, self._introspector, message)
+            return
+        started_ns = ctx.clock.monotonic_ns()
+        try:
+            pending = self._introspector.observe()
+            value = await pending if inspect.isawaitable(pending) else pending
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+            answer = _failed(self._introspector, message, error)
+        else:
+            answer = _answer(self._introspector, message, value)
+        _reply(ctx, message, answer, started_ns=started_ns)
+        _emit(ctx, self._introspector)
+
+
+def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
+    """Return the actor that fits ``introspector``."""
+    if inspect.iscoroutinefunction(introspector.observe):
+        return AsyncIntrospectorActor(introspector)
+    return IntrospectorActor(introspector)
+
+
+def _answer(introspector: Introspector[object], message: Observe, value: object) -> Observed:
+    if value is None:
+        return Observed(introspector.name, message.round, IntrospectionOutcome.NO_DATA)
+    if not isinstance(value, introspector.record):
+        wrong = f"observe() returned {type(value).__name__}, not {introspector.record.__name__}"
+        return Observed(introspector.name, message.round, IntrospectionOutcome.FAILED, reason=wrong)
+    try:
+        block = msgspec.Raw(msgspec.json.encode(value))
+    except Exception as error:  # noqa: BLE001 - a value that cannot be written is this introspector's failure
+        return _failed(introspector, message, error)
+    return Observed(introspector.name, message.round, IntrospectionOutcome.OK, block)
+
+
+def _failed(introspector: Introspector[object], message: Observe, error: Exception) -> Observed:
+    reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
+    return Observed(introspector.name, message.round, IntrospectionOutcome.FAILED, reason=reason)
+
+
+def _reply(ctx: Context[object], message: Observe, answer: Observed, *, started_ns: int) -> None:
+    duration_us = (ctx.clock.monotonic_ns() - started_ns) // 1000
+    message.reply_to.tell(
+        Observed(answer.name, answer.round, answer.outcome, answer.block, duration_us, answer.reason)
+    )
+
+
+def _hear(ctx: Context[object], introspector: Introspector[object], message: object) -> None:
+    if isinstance(introspector, Listener):
+        introspector.hear(message)
+        _emit(ctx, introspector)
+
+
+def _emit(ctx: Context[object], introspector: Introspector[object]) -> None:
+    if isinstance(introspector, Listener):
+        for event in introspector.take_events():
+            ctx.emit(event)

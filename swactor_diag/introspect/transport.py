@@ -1,0 +1,110 @@
+"""The transport of this node: snapshot block ``iroh``, from the cluster's view. The cluster emits the events.
+
+What the library cannot be asked for is absent and named in ``api_gaps``; a derived value says so beside it.
+"""
+
+from collections.abc import Callable
+
+from msgspec import UNSET
+
+from swactor.abc import Clock
+from swactor.cluster import ClusterView, ConnectionView
+from swactor.cluster.transport import AddressUse, PathFacts, TransportCounter, TransportFacts, TunnelFacts
+from swactor_diag.introspect._running_cluster import running_view
+from swactor_diag.schema.cluster_blocks import (
+    AddressUsage,
+    CachedConnection,
+    IrohBlock,
+    Metric,
+    MetricValue,
+    PeerPath,
+    RelaySession,
+)
+
+
+class TransportIntrospector:
+    """Tunnel, paths, counters and the connection cache."""
+
+    name = "iroh"
+    record = IrohBlock
+
+    def __init__(self, view: Callable[[], ClusterView], *, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+
+    def observe(self) -> IrohBlock | None:
+        """Return the current values, None while the cluster is not running."""
+        view = running_view(self._view)
+        if view is None:
+            return None
+        facts = view.transport
+        return IrohBlock(
+            home_relay_url=facts.home_relay_url or UNSET,
+            peers=tuple(_path(path) for path in sorted(facts.peers, key=lambda path: path.peer)),
+            metrics=tuple(_metric(counter) for counter in facts.counters),
+            connection_cache=tuple(_cached(connection, facts) for connection in view.connections),
+            api_gaps=facts.api_gaps,
+            iroh_version=dict(facts.versions).get("iroh", UNSET),
+            relay_session=UNSET if facts.tunnel is None else _tunnel(facts.tunnel),
+            transport=facts.transport,
+            connections_refused=view.refused,
+            inbound_dropped=view.dropped,
+            scraped_at_ms=self._clock.wall_ms(),
+        )
+
+
+def _path(path: PathFacts) -> PeerPath:
+    return PeerPath(
+        peer_node_id_hex=path.peer,
+        conn_type=path.conn_type.value,
+        conn_type_source=path.conn_type_source.value,
+        latency_ms=UNSET if path.rtt_ms is None else path.rtt_ms,
+        last_used_ms=UNSET if path.last_used_at_ms is None else path.last_used_at_ms,
+        last_received_ms=UNSET if path.last_received_at_ms is None else path.last_received_at_ms,
+        tx_bytes=UNSET if path.tx_bytes is None else path.tx_bytes,
+        rx_bytes=UNSET if path.rx_bytes is None else path.rx_bytes,
+        direct_addresses=tuple(_usage(address) for address in path.direct_addresses),
+        relay_urls=tuple(_usage(address) for address in path.relay_urls),
+    )
+
+
+def _usage(address: AddressUse) -> AddressUsage:
+    return AddressUsage(addr=address.addr, usage="active" if address.active else "inactive")
+
+
+def _metric(counter: TransportCounter) -> Metric:
+    return Metric(
+        group=counter.group, name=counter.name, value=MetricValue(type="Counter", value=counter.value)
+    )
+
+
+def _cached(connection: ConnectionView, facts: TransportFacts) -> CachedConnection:
+    path = next((path for path in facts.peers if path.peer == connection.peer), None)
+    sent_at_ms, failed_at_ms = connection.last_successful_send_at_ms, connection.last_failure_at_ms
+    return CachedConnection(
+        peer_node_id_hex=connection.peer,
+        generation=connection.generation,
+        created_at_ms=UNSET if connection.created_at_ms is None else connection.created_at_ms,
+        last_successful_send_at_ms=UNSET if sent_at_ms is None else sent_at_ms,
+        last_failure_at_ms=UNSET if failed_at_ms is None else failed_at_ms,
+        last_failure_reason=connection.last_failure_reason or UNSET,
+        observed_conn_type_at_last_use=UNSET if path is None else path.conn_type.value,
+        is_up=connection.is_up,
+        frames_waiting=connection.frames_waiting,
+        bytes_unacknowledged=connection.bytes_unacknowledged,
+    )
+
+
+def _tunnel(tunnel: TunnelFacts) -> RelaySession:
+    changed_at_ms = tunnel.status_changed_at_ms
+    return RelaySession(
+        relay_url=tunnel.relay_url,
+        status=tunnel.status.value,
+        status_source=tunnel.status_source.value,
+        status_changed_at_ms=UNSET if changed_at_ms is None else changed_at_ms,
+        status_entered_at_ms=UNSET if changed_at_ms is None else changed_at_ms,
+        last_send_at_ms=UNSET if tunnel.last_send_at_ms is None else tunnel.last_send_at_ms,
+        last_recv_at_ms=UNSET if tunnel.last_recv_at_ms is None else tunnel.last_recv_at_ms,
+        tx_bytes_total=UNSET if tunnel.tx_bytes_total is None else tunnel.tx_bytes_total,
+        rx_bytes_total=UNSET if tunnel.rx_bytes_total is None else tunnel.rx_bytes_total,
+    )

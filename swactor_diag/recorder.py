@@ -1,0 +1,135 @@
+"""Where every event of a node lands first: numbered, timed, and kept until the shipper fetches it.
+
+Owns: sequence numbers, wall times, the bound on what waits, and the count of what it cost. The recorder is
+the system's Observer: taking note is one list append, everything else happens when somebody fetches.
+Not here: bytes and batches (``delivery.batches``), what an event means for a peer (``reachability``).
+
+When nobody fetches for long, events that tell of a life or of a status (`LIFECYCLE`) stay and the oldest of
+the others go, counted by type. Their numbers are then missing from the sequence, which is one row a boot.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from swactor import ActorFailed, ActorRestarted, ActorStuck, Event
+from swactor.abc import Clock
+from swactor.cluster.events import (
+    LinkLost,
+    LinkUp,
+    RelayChanged,
+    RelaySessionStateChanged,
+    SwimTransition,
+)
+from swactor.relay.events import RelaySessionClosed, RelaySessionOpened
+from swactor_diag.reachability import ReachabilityLog
+from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned, SubprocessSpawnFailed
+from swactor_diag.schema.snapshot import Reachability
+
+EVENTS_WAITING_MAX = 20_000
+"""Events that may wait to be fetched; beyond it, half of the droppable ones go."""
+
+LIFECYCLE: frozenset[type[Event]] = frozenset(
+    {
+        ActorFailed,
+        ActorRestarted,
+        ActorStuck,
+        Error,
+        LinkLost,
+        LinkUp,
+        RelayChanged,
+        RelaySessionClosed,
+        RelaySessionOpened,
+        RelaySessionStateChanged,
+        SubprocessExited,
+        SubprocessSpawnFailed,
+        SubprocessSpawned,
+        SwimTransition,
+    }
+)
+"""Never dropped here: each happens a bounded number of times in a life of something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """One event with its number and its wall time."""
+
+    seq: int
+    wall_ms: int
+    event: Event
+
+
+class Recorder:
+    """The Observer of one boot. Without ``retain`` it only keeps the reachability log: nothing is shipped."""
+
+    def __init__(self, *, clock: Clock, waiting_max: int = EVENTS_WAITING_MAX, retain: bool = True) -> None:
+        self._wall_ms = clock.wall_ms
+        self._waiting_max = waiting_max
+        self._retain = retain
+        self._seq = 0
+        self._rows: list[tuple[int, int, Event]] = []
+        self._folded = 0
+        self._reachability = ReachabilityLog()
+        self._dropped: Counter[str] = Counter()
+        self._on_transition: Callable[[int], None] | None = None
+
+    def call_on_transition(self, callback: Callable[[int], None] | None) -> None:
+        """Call ``callback`` with the number of each SwimTransition; it only takes note, as we do."""
+        self._on_transition = callback
+
+    def observe(self, event: Event) -> None:
+        """Take note of ``event``. Never raises, never waits."""
+        self._seq += 1
+        self._rows.append((self._seq, self._wall_ms(), event))
+        if len(self._rows) > self._waiting_max:
+            self._shed()
+        if type(event) is SwimTransition and self._on_transition is not None:
+            self._on_transition(self._seq)
+
+    @property
+    def seq(self) -> int:
+        """Number of events observed so far."""
+        return self._seq
+
+    @property
+    def waiting(self) -> int:
+        """Number of events that nobody has fetched yet."""
+        return len(self._rows)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Events dropped so far, by type."""
+        return self._dropped
+
+    def take(self, events_max: int) -> list[Noted]:
+        """Remove and return the oldest events, at most ``events_max``."""
+        self._fold()
+        taken, self._rows = self._rows[:events_max], self._rows[events_max:]
+        self._folded = len(self._rows)
+        return [Noted(*row) for row in taken]
+
+    def reachability(self) -> tuple[Reachability, ...]:
+        """Return what all events so far say about the way to each peer."""
+        self._fold()
+        if not self._retain:
+            self._rows.clear()
+            self._folded = 0
+        return self._reachability.rows()
+
+    def _fold(self) -> None:
+        for _, wall_ms, event in self._rows[self._folded :]:
+            self._reachability.note(wall_ms, event)
+        self._folded = len(self._rows)
+
+    def _shed(self) -> None:
+        self._fold()
+        if not self._retain:
+            self._rows.clear()
+            self._folded = 0
+            return
+        droppable = [row for row in self._rows if type(row[2]) not in LIFECYCLE]
+        gone = droppable[: max(1, len(droppable) // 2)]
+        self._dropped.update(type(event).__name__ for _, _, event in gone)
+        gone_numbers = {seq for seq, _, _ in gone}
+        self._rows = [row for row in self._rows if row[0] not in gone_numbers]
+        self._folded = len(self._rows)

@@ -1,0 +1,110 @@
+"""Events that diagnostics declare themselves: child processes, probes, errors, the application's own kinds.
+
+Owns: the types without a producer of their own below this package, and how an event becomes bytes.
+Not here: events of the runtime, the cluster and the relay (declared beside their producers, listed in
+``schema.catalog``), reading them back (``schema.reading``), numbering and times (``recorder``).
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from swactor import Event
+
+CLOCK_SAMPLE = "clock_sample"
+"""`Custom` kind: the three collector times of one answer, and when it arrived here."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class SubprocessSpawned(Event, frozen=True, kw_only=True):
+    """A child process of this node has started; exactly once per spawn."""
+
+    label: Annotated[str, Meta(description="Given by the caller; several children may share one.")]
+    pid: int
+    command: Annotated[str, Meta(description="Arguments, cut to 256 bytes, secrets masked.")]
+    spawn_id: Annotated[str | UnsetType, Meta(description="Unique within the boot; join by it.")] = UNSET
+    parent_pid: int | UnsetType = UNSET
+    started_at_ms: int | UnsetType = UNSET
+
+
+class SubprocessExited(Event, frozen=True, kw_only=True):
+    """A child process of this node has ended; exactly once per exit."""
+
+    label: str
+    pid: int
+    command: str
+    exit_code: Annotated[int | None, Meta(description="Absent when a signal ended it.")] = None
+    exit_signal: int | None = None
+    uptime_ms: Annotated[int | None, Meta(description="Spawn to exit, monotonic.")] = None
+    spawn_id: str | UnsetType = UNSET
+    exited_at_ms: int | UnsetType = UNSET
+    asked_for: Annotated[bool | UnsetType, Meta(description="We told it to stop.")] = UNSET
+    escalated: Annotated[bool | UnsetType, Meta(description="Only a kill ended it.")] = UNSET
+    stderr_tail: Annotated[str | UnsetType, Meta(description="Its last words, bounded.")] = UNSET
+    status_lost: Annotated[bool | UnsetType, Meta(description="The kernel gave the status to nobody.")] = (
+        UNSET
+    )
+    eof_reached: Annotated[bool | UnsetType, Meta(description="False: something else holds its output.")] = (
+        UNSET
+    )
+    survivors: Annotated[tuple[int, ...] | UnsetType, Meta(description="Pids of its group still alive.")] = (
+        UNSET
+    )
+
+
+class SubprocessSpawnFailed(Event, frozen=True, kw_only=True):
+    """A child process was asked for and the system refused; nothing was started."""
+
+    label: str
+    command: str
+    spawn_id: str
+    errno_name: str
+    role: Annotated[
+        str, Meta(description="program, cwd, interpreter, permission, format, size, limit, unknown.")
+    ]
+    path: str
+    message: str
+
+
+class ProbeSent(Event, frozen=True, kw_only=True):
+    """A reachability probe left for ``<label> (<address>)``."""
+
+    target: str
+    kind: str
+
+
+class ProbeReceived(Event, frozen=True, kw_only=True):
+    """A reachability probe ended, well or not."""
+
+    target: str
+    kind: str
+    rtt_ms: int | None = None
+    outcome: Annotated[str, Meta(description="ok, timeout, refused, error, unresolved.")]
+
+
+class Error(Event, frozen=True, kw_only=True):
+    """Something that diagnostics or the application could not do; once per cause."""
+
+    component: str
+    message: str
+    peer: str | None = None
+
+
+class Custom(Event, frozen=True, kw_only=True):
+    """What is not generic: a kind of the application's own and its fields."""
+
+    kind: str
+    fields: dict[str, object]
+
+
+def encode_record(node_id: str, *, seq: int, wall_ms: int, event: Event) -> bytes:
+    """Return the flat record of ``event``: its fields behind the envelope, as one JSON object."""
+    fields = _ENCODER.encode(event)
+    return b'{"node_id":"%b","monotonic_seq":%d,"wall_ms":%d,%b' % (
+        node_id.encode(),
+        seq,
+        wall_ms,
+        fields[1:],
+    )

@@ -1,0 +1,269 @@
+"""The tree of capture actors of one node, and the one object through which a node uses it.
+
+Owns: which actors there are, their order (the shipper first, so that it stops last and ships what the others
+still say), how long each may take to stop. Not here: what any of them does.
+
+``DiagnosticsSupervisor`` is a plain `Supervisor` with ONE_FOR_ONE: an introspector that crashes is started
+again and nobody else notices. When its budget is spent the tree ends and the watched actors go on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from swactor import (
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    ActorSystem,
+    AskTimeoutError,
+    ChildSpec,
+    Event,
+    GetChild,
+    Strategy,
+    Supervisor,
+)
+from swactor.abc import Clock
+from swactor.cluster import ClusterView
+from swactor_diag.delivery.batches import BatchMaker
+from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipperFigures, ShipSnapshot
+from swactor_diag.delivery.sink import Sink
+from swactor_diag.delivery.spool import MemorySpool, Spool
+from swactor_diag.identity import new_boot_id
+from swactor_diag.introspect import EmptyProc, Introspector, introspector_actor
+from swactor_diag.introspect.actors import ActorsIntrospector
+from swactor_diag.introspect.kernel_net import KernelNetIntrospector
+from swactor_diag.introspect.process import ProcessIntrospector
+from swactor_diag.introspect.registry import RegistryIntrospector
+from swactor_diag.introspect.subprocesses import SubprocessIntrospector
+from swactor_diag.introspect.swim import SwimIntrospector
+from swactor_diag.introspect.transport import TransportIntrospector
+from swactor_diag.ports import Ports, open_spool
+from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
+from swactor_diag.schema.boot import Identity
+from swactor_diag.schema.reading import Snapshot, read_snapshot
+from swactor_diag.snapshotter import SnapshotNumbers, Snapshotter, SnapshotWanted, TakeSnapshot
+
+SHIPPER = "shipper"
+SNAPSHOTTER = "snapshotter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosticsConfig:
+    """Rhythms, limits and budgets of one node's diagnostics."""
+
+    snapshot_period_s: float = 5.0
+    introspection_deadline_s: float = 1.0
+    batch_interval_s: float = 1.0
+    events_waiting_max: int = EVENTS_WAITING_MAX
+    flush_budget_s: float = 4.0
+    """For the last flush. The whole stop stays below 5 s, the grace a system gives by default."""
+    finalize_timeout_s: float = 30.0
+
+
+def standard(system: ActorSystem, ports: Ports) -> tuple[Introspector[object], ...]:
+    """Return the introspectors that every process can run; add your own to the tuple."""
+    return (
+        SubprocessIntrospector(proc=ports.proc, clock=ports.clock, units=ports.units),
+        ProcessIntrospector(
+            proc=ports.proc,
+            clock=ports.clock,
+            pid=ports.pid,
+            units=ports.units,
+            interpreter=ports.interpreter,
+        ),
+        ActorsIntrospector(system.statistics, clock=ports.clock),
+        KernelNetIntrospector(proc=ports.proc, clock=ports.clock),
+    )
+
+
+def of_cluster(view: Callable[[], ClusterView], *, clock: Clock) -> tuple[Introspector[object], ...]:
+    """Return the introspectors of a node that is part of a cluster: ``view`` is ``cluster.view``."""
+    return (
+        TransportIntrospector(view, clock=clock),
+        SwimIntrospector(view, clock=clock),
+        RegistryIntrospector(view, clock=clock),
+    )
+
+
+class Diagnostics:
+    """The diagnostics of one node, running. Made by `start`; everything else happens by itself."""
+
+    def __init__(
+        self, system: ActorSystem, recorder: Recorder, *, config: DiagnosticsConfig, ships: bool
+    ) -> None:
+        self._system = system
+        self._recorder = recorder
+        self._config = config
+        self._ships = ships
+        self._supervisor: ActorRef[Any]
+        self._refs: dict[str, ActorRef[object]] = {}
+
+    @classmethod
+    async def start(
+        cls,
+        system: ActorSystem,
+        identity: Identity,
+        *,
+        sink: Sink | None = None,
+        introspectors: Sequence[Introspector[object]] = (),
+        spool: Spool | None = None,
+        config: DiagnosticsConfig | None = None,
+    ) -> Self:
+        """Start the tree and begin to observe ``system``.
+
+        Without a ``sink`` nothing is shipped and no snapshot taken unless asked for; the rest works alike.
+        ``subprocesses`` exists in any case: without one in the list, it has no /proc to read.
+
+        Raises:
+            ValueError: two introspectors have the same name.
+        """
+        config = config or DiagnosticsConfig()
+        ships = sink is not None
+        recorder = Recorder(clock=system.clock, waiting_max=config.events_waiting_max, retain=ships)
+        self = cls(system, recorder, config=config, ships=ships)
+        installed = _with_subprocesses(introspectors, system=system)
+        specs = self._introspector_specs(installed)
+        if sink is not None:
+            specs.insert(0, self._shipper_spec(identity, sink, spool or MemorySpool()))
+        specs.append(self._snapshotter_spec(identity, [introspector.name for introspector in installed]))
+        system.attach(recorder)
+        self._supervisor = await system.spawn(
+            Supervisor(specs, strategy=Strategy.ONE_FOR_ONE), name="diagnostics"
+        )
+        for spec in specs:
+            self._refs[spec.id] = await self._supervisor.ask(GetChild(spec.id))
+        return self
+
+    @classmethod
+    async def from_ports(
+        cls,
+        system: ActorSystem,
+        identity: Identity,
+        *,
+        ports: Ports,
+        introspectors: Sequence[Introspector[object]] = (),
+        config: DiagnosticsConfig | None = None,
+    ) -> Self:
+        """Start with the standard introspectors, those given, and the sink and spool of ``ports``."""
+        return await cls.start(
+            system,
+            identity,
+            sink=ports.sink,
+            introspectors=(*standard(system, ports), *introspectors),
+            spool=None if ports.sink is None else open_spool(ports.spool_root, identity),
+            config=config,
+        )
+
+    @property
+    def subprocesses(self) -> ActorRef[object]:
+        """Where an actor forwards `ProcessStarted` and `ProcessExited`."""
+        return self._refs["subprocess"]
+
+    def introspector(self, name: str) -> ActorRef[object]:
+        """Return the actor of an installed introspector, for those that are told things."""
+        return self._refs[name]
+
+    def emit(self, event: Event) -> None:
+        """Record ``event``. Never raises, never waits."""
+        self._system.emit(event)
+
+    async def snapshot(self) -> Snapshot:
+        """Take a snapshot now, ship it if there is a sink, and return it as a reader sees it."""
+        timeout_s = 2 * self._config.introspection_deadline_s + 1.0  # the round under way, then ours
+        return read_snapshot(await self._refs[SNAPSHOTTER].ask(TakeSnapshot(), timeout_s=timeout_s))
+
+    async def finalize(self, reason: str) -> str | None:
+        """End the run: a last snapshot, all events, then the finalize record.
+
+        Returns where the collector put the bundle; None when nothing is shipped, or when the collector
+        did not take the record in time (it is then sent later, or spooled).
+        """
+        if not self._ships:
+            return None
+        try:
+            await self.snapshot()
+            return await self._refs[SHIPPER].ask(
+                FinalizeRun(reason), timeout_s=self._config.finalize_timeout_s
+            )
+        except (AskTimeoutError, ActorDeadError):
+            return None
+
+    async def stop(self) -> None:
+        """Stop the tree, newest actor first; what is left is sent within the budget, else spooled.
+
+        Not needed before a system's shutdown, which does the same.
+        """
+        await self._system.stop_actor(self._supervisor, grace_s=self._config.flush_budget_s + 1.0)
+        self._system.detach(self._recorder)
+
+    # -- the tree -------------------------------------------------------------------------------------------
+
+    def _introspector_specs(self, introspectors: Sequence[Introspector[object]]) -> list[ChildSpec]:
+        return [
+            ChildSpec(id=introspector.name, factory=_factory(introspector), shutdown_grace_s=0.5)
+            for introspector in introspectors
+        ]
+
+    def _shipper_spec(self, identity: Identity, sink: Sink, spool: Spool) -> ChildSpec:
+        boot_id = identity.boot_id or new_boot_id(self._system.random.stream("diagnostics", "boot"))
+        batches = BatchMaker(identity, boot_id=boot_id)
+        figures = ShipperFigures()
+
+        def make() -> Shipper:
+            return Shipper(
+                sink=sink,
+                spool=spool,
+                recorder=self._recorder,
+                batches=batches,
+                figures=figures,
+                request_snapshot=lambda: self._refs[SNAPSHOTTER].tell(SnapshotWanted()),
+                batch_interval_s=self._config.batch_interval_s,
+                flush_budget_s=self._config.flush_budget_s,
+            )
+
+        return ChildSpec(id=SHIPPER, factory=make, shutdown_grace_s=self._config.flush_budget_s + 1.0)
+
+    def _snapshotter_spec(self, identity: Identity, names: Sequence[str]) -> ChildSpec:
+        numbers = SnapshotNumbers()
+        # The shipper answers for its own block, as an introspector would.
+        actors = [(name, name) for name in names] + ([(DELIVERY, SHIPPER)] if self._ships else [])
+
+        def make() -> Snapshotter:
+            return Snapshotter(
+                identity=identity,
+                recorder=self._recorder,
+                targets=[(name, self._finder(actor)) for name, actor in actors],
+                ship=self._ship_snapshot,
+                numbers=numbers,
+                period_s=self._config.snapshot_period_s if self._ships else None,
+                deadline_s=self._config.introspection_deadline_s,
+            )
+
+        return ChildSpec(id=SNAPSHOTTER, factory=make, shutdown_grace_s=0.5)
+
+    def _finder(self, name: str) -> Callable[[], ActorRef[object] | None]:
+        return lambda: self._refs.get(name)
+
+    def _ship_snapshot(self, body: bytes) -> None:
+        if self._ships:
+            self._refs[SHIPPER].tell(ShipSnapshot(body))
+
+
+def _factory(introspector: Introspector[object]) -> Callable[[], Actor[Any]]:
+    # The introspector outlives its actor: after a crash the table of children is still there.
+    return lambda: introspector_actor(introspector)
+
+
+def _with_subprocesses(
+    introspectors: Sequence[Introspector[object]], *, system: ActorSystem
+) -> tuple[Introspector[object], ...]:
+    names = [introspector.name for introspector in introspectors]
+    twice = sorted(
+        {name for name in names if names.count(name) > 1 or name in {SHIPPER, SNAPSHOTTER, DELIVERY}}
+    )
+    if twice:
+        raise ValueError(f"introspector names must be unique and free: {', '.join(twice)}")
+    if "subprocess" in names:
+        return tuple(introspectors)
+    return (SubprocessIntrospector(proc=EmptyProc(), clock=system.clock), *introspectors)

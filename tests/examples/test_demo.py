@@ -1,0 +1,222 @@
+"""The main job as its users run it: real processes, real endpoints, and the ways in which it can end.
+
+Every process of a run carries a mark in its environment, so that a test can find each of them, whoever
+started it, and show that none is left.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from time import monotonic
+
+import psutil
+import pytest
+
+from swactor_diag.postproc.load import Run, load_run
+from swactor_diag.schema.events import SubprocessExited
+
+ROOT = Path(__file__).parents[2]
+MARK = "SWACTOR_TEST_MARK"
+DEADLINE_S = 50.0
+
+
+class DemoProcess:
+    """``swactor demo run`` with its output read as it comes."""
+
+    def __init__(self, out: Path, prompts: list[str]) -> None:
+        self.out = out
+        self.mark = uuid.uuid4().hex
+        self.text = ""
+        self._chunks: Queue[str] = Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "examples.pipeline_inference", "run", "--out", str(out), *prompts],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, MARK: self.mark, "COLUMNS": "200"},
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        while chunk := self._process.stdout.read1():
+            self._chunks.put(chunk.decode())
+        self._process.stdout.close()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Return the first match of ``pattern`` in the output."""
+        ends = monotonic() + DEADLINE_S
+        while (found := re.search(pattern, self.text)) is None:
+            try:
+                self.text += self._chunks.get(timeout=max(0.0, ends - monotonic()))
+            except Empty:
+                pytest.fail(f"{pattern!r} did not come: {self.text}")
+        return found
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit status."""
+        status = self._process.wait(timeout=DEADLINE_S)
+        while not self._chunks.empty():
+            self.text += self._chunks.get()
+        return status
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the launcher."""
+        self._process.send_signal(number)
+
+    def find(self, *words: str) -> psutil.Process:
+        """Return the one process of the run whose command line has all ``words``."""
+        (found,) = [process for process in self.living() if set(words) <= set(process.cmdline())]
+        return found
+
+    def living(self) -> list[psutil.Process]:
+        """Return every process of this run, the launcher included."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def ports(self) -> list[int]:
+        """Return the ports that were printed."""
+        return [int(port) for port in re.findall(r"listens on http://127\.0\.0\.1:(\d+)", self.text)]
+
+    def bundle(self) -> Run:
+        """Return the bundle, read."""
+        (path,) = self.out.glob("*/*.tar.gz")
+        return load_run(path)
+
+    def destroy(self) -> None:
+        """End whatever a failed test left."""
+        for process in self.living():
+            process.kill()
+        self._process.wait()
+
+
+def until(condition: Callable[[], bool], *, within_s: float) -> bool:
+    """Poll ``condition``: processes of others can only be looked at."""
+    ends = monotonic() + within_s
+    while not condition():
+        if monotonic() > ends:
+            return False
+        threading.Event().wait(0.05)
+    return True
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., DemoProcess]]:
+    started: list[DemoProcess] = []
+
+    def start(*prompts: str) -> DemoProcess:
+        started.append(DemoProcess(tmp_path / "runs", list(prompts)))
+        return started[-1]
+
+    yield start
+    for demo in started:
+        demo.destroy()
+
+
+def assert_nothing_is_left(demo: DemoProcess) -> None:
+    """No process, no port, no temporary folder."""
+    assert until(lambda: demo.living() == [], within_s=3.0), [process.cmdline() for process in demo.living()]
+    for port in demo.ports():
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
+    for run in demo.out.glob("*"):
+        assert {path.name for path in run.iterdir()} <= {f"{run.name}.tar.gz", "summary.md", "logs"}
+
+
+def fates(run: Run) -> dict[str, tuple[int | None, int | None]]:
+    """Return exit code and signal of each child by its label, from the events of all nodes."""
+    exits = [record.event for node in run.nodes for record in node.records]
+    return {
+        event.label: (event.exit_code, event.exit_signal)
+        for event in exits
+        if isinstance(event, SubprocessExited)
+    }
+
+
+@pytest.mark.timeout(90)
+def test_it_answers_and_leaves_one_bundle_that_names_every_worker(start: Callable[..., DemoProcess]) -> None:
+    demo = start("What is a bundle?")
+    assert demo.wait() == 0, demo.text
+    assert "A bundle is one file that says what happened on every node of a run" in demo.text
+    run = demo.bundle()
+    labels = sorted(node.label for node in run.nodes)
+    assert labels == ["collector", "launcher", "orchestrator", "relay", "stage-0", "stage-1", "stage-2"]
+    assert run.manifest is not None
+    assert run.manifest.finalize_received
+    assert all(node.identities and node.records and node.snapshots for node in run.nodes)
+    assert {"worker-0", "worker-1", "worker-2", "stage-0", "stage-1", "stage-2"} <= set(fates(run))
+    (summary,) = demo.out.glob("*/summary.md")
+    for stage in range(3):
+        assert re.search(rf"stage-{stage} \| \S+ \| worker-{stage} \| \d+ \|", summary.read_text())
+    assert str(summary) in demo.text.replace("\n", "")
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_worker_ends_the_run_with_a_clear_message_and_its_signal_in_the_bundle(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start(*["Tell me a story."] * 200)
+    demo.wait_for("Once a node")
+    demo.find("examples.pipeline_inference.worker", "1").kill()
+    assert demo.wait() == 1
+    assert re.search(r"failed: stage-1: worker was killed by SIGKILL after [\d.]+ s, not by us", demo.text)
+    assert fates(demo.bundle())["worker-1"] == (None, signal.SIGKILL)
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_orchestrator_leaves_a_bundle_that_was_never_finalized(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start(*["Tell me a story."] * 200)
+    demo.wait_for("Once a node")
+    next(process for process in demo.living() if process.cmdline()[-1].endswith("orchestrator.node")).kill()
+    assert demo.wait() == 1
+    assert "failed: orchestrator was killed by SIGKILL" in demo.text
+    run = demo.bundle()
+    assert run.manifest is not None
+    assert not run.manifest.finalize_received
+    assert fates(run)["orchestrator"] == (None, signal.SIGKILL)
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(
+    "moment",
+    ["collector listens", "relay listens", "nodes started", "Once a node"],
+    ids=lambda text: text.split()[0],
+)
+def test_ctrl_c_at_any_moment_cleans_up_and_still_yields_the_bundle(
+    start: Callable[..., DemoProcess], moment: str
+) -> None:
+    demo = start(*["Tell me a story."] * 200)
+    demo.wait_for(moment)
+    demo.signal(signal.SIGINT)
+    assert demo.wait() == 130, demo.text
+    assert "launcher" in {node.label for node in demo.bundle().nodes}
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_launcher_takes_every_process_along(start: Callable[..., DemoProcess]) -> None:
+    demo = start(*["Tell me a story."] * 200)
+    demo.wait_for("Once a node")
+    demo.signal(signal.SIGKILL)
+    assert demo.wait() == -signal.SIGKILL
+    assert until(lambda: demo.living() == [], within_s=3.0), [process.cmdline() for process in demo.living()]

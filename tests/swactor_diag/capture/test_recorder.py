@@ -1,0 +1,135 @@
+"""Taking note: numbers, bounds, and what is never dropped."""
+
+import pytest
+
+from swactor.cluster.events import (
+    DialErrorText,
+    DialOutcome,
+    DialStarted,
+    GossipReceived,
+    MemberState,
+    MessageReceived,
+    MessageSent,
+    SwimReason,
+    SwimTransition,
+)
+from swactor_diag.recorder import Recorder
+from swactor_diag.schema.events import Custom, SubprocessExited
+from swactor_diag.schema.snapshot import SWIM_HISTORY_MAX
+
+A, B = "aa" * 32, "bb" * 32
+ENDED = SubprocessExited(label="w", pid=1, command="")
+
+
+class TickingClock:
+    """Every look at the wall clock is a millisecond later than the one before."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder(clock=TickingClock(), waiting_max=100)
+
+
+def made(number: int) -> Custom:
+    return Custom(kind="made", fields={"n": number})
+
+
+def dead(peer: str) -> SwimTransition:  # parse_node_id is the cluster's business
+    return SwimTransition(
+        peer=peer,  # type: ignore[arg-type]  # any text names a peer here
+        from_=MemberState.ALIVE,
+        to=MemberState.DEAD,
+        reason=SwimReason.GOSSIP,
+    )
+
+
+def test_events_are_numbered_from_one_without_gap(recorder: Recorder) -> None:
+    for number in range(5):
+        recorder.observe(made(number))
+    assert [(one.seq, one.wall_ms) for one in recorder.take(3)] == [(1, 1), (2, 2), (3, 3)]
+    assert [one.seq for one in recorder.take(9)] == [4, 5]
+    assert recorder.take(9) == []
+    assert recorder.seq == 5
+
+
+def test_fc052_what_waits_is_bounded_and_the_loss_is_counted_by_type(recorder: Recorder) -> None:
+    for number in range(1_000):
+        recorder.observe(made(number))
+        assert recorder.waiting <= 100
+    kept = recorder.take(1_000)
+    assert len(kept) + recorder.dropped["Custom"] == 1_000
+    assert kept[-1].event == made(999)
+
+
+def test_lifecycle_events_are_never_dropped(recorder: Recorder) -> None:
+    for number in range(1_000):
+        recorder.observe(ENDED if number % 50 == 0 else made(number))
+    kept = [one for one in recorder.take(1_000) if one.event == ENDED]
+    assert len(kept) == 20
+    assert set(recorder.dropped) == {"Custom"}
+
+
+def test_a_transition_is_announced_with_its_number(recorder: Recorder) -> None:
+    seen: list[int] = []
+    recorder.call_on_transition(seen.append)
+    recorder.observe(made(1))
+    recorder.observe(dead(A))
+    assert seen == [2]
+
+
+def test_reachability_is_folded_from_the_events(recorder: Recorder) -> None:
+    recorder.observe(MessageSent(peer=A, kind="ping", size=1))  # type: ignore[arg-type]  # any text
+    recorder.observe(MessageReceived(peer=A, kind="ack", size=1))  # type: ignore[arg-type]  # any text
+    recorder.observe(DialStarted(peer=B, attempt=1, timeout_ms=5))  # type: ignore[arg-type]  # any text
+    failed = DialErrorText(error="no way")
+    recorder.observe(DialOutcome(peer=B, attempt=1, outcome=failed, duration_ms=4))  # type: ignore[arg-type]  # any text
+    recorder.observe(dead(B))
+    first, second = recorder.reachability()
+    assert (first.peer_node_id_hex, first.last_outbound_success_at_ms, first.last_inbound_packet_at_ms) == (
+        A,
+        1,
+        2,
+    )
+    assert (first.current_swim_opinion, first.swim_transition_history) == ("Unknown", ())
+    assert (second.last_dial_started_at_ms, second.last_dial_outcome, second.last_dial_duration_ms) == (
+        3,
+        'Error("no way")',
+        4,
+    )
+    assert (second.current_swim_opinion, second.current_swim_opinion_since_ms) == ("Dead", 5)
+
+
+def test_reachability_covers_events_that_were_fetched_or_dropped(recorder: Recorder) -> None:
+    gossip = GossipReceived(source_peer=A, payload_kind="swim", payload_bytes=1, item_count=1)  # type: ignore[arg-type]  # any text
+    recorder.observe(gossip)
+    recorder.take(10)
+    recorder.observe(MessageSent(peer=B, kind="ping", size=1))  # type: ignore[arg-type]  # any text
+    for number in range(300):
+        recorder.observe(made(number))
+    assert [row.peer_node_id_hex for row in recorder.reachability()] == [A, B]
+
+
+def test_the_history_of_a_peer_is_bounded(recorder: Recorder) -> None:
+    for _ in range(100):
+        recorder.observe(dead(A))
+    (row,) = recorder.reachability()
+    assert len(row.swim_transition_history) == SWIM_HISTORY_MAX
+
+
+def test_without_shipping_nothing_is_kept_but_the_reachability() -> None:
+    recorder = Recorder(clock=TickingClock(), waiting_max=100, retain=False)
+    for _ in range(250):
+        recorder.observe(dead(A))
+    assert recorder.waiting <= 100
+    assert recorder.reachability()[0].current_swim_opinion == "Dead"
+    assert (recorder.waiting, recorder.seq, dict(recorder.dropped)) == (0, 250, {})

@@ -1,0 +1,229 @@
+"""Snapshots in virtual time: rhythm, triggers, and introspectors that misbehave."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import anyio
+import pytest
+from msgspec import UNSET, Struct
+
+from swactor import ActorSystem, Request
+from swactor.cluster.events import MemberState, SwimReason, SwimTransition
+from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
+from swactor_diag.schema.reading import Snapshot
+from swactor_diag.schema.snapshot import TriggerKind
+from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
+
+StartNode = Callable[..., AbstractAsyncContextManager[tuple[ActorSystem, Diagnostics]]]
+QUIET = DiagnosticsConfig(snapshot_period_s=1_000)
+
+
+class Sink(Protocol):
+    def snapshots(self) -> list[Snapshot]: ...
+
+
+@pytest.fixture
+def anyio_backend(virtual_time: tuple[str, dict[str, object]]) -> tuple[str, dict[str, object]]:
+    return virtual_time
+
+
+class Weather(Struct, frozen=True):
+    celsius: int
+
+
+class Fine:
+    name = "weather"
+    record = Weather
+
+    def observe(self) -> Weather:
+        return Weather(21)
+
+
+class Breaks:
+    name = "breaks"
+    record = Weather
+
+    def observe(self) -> Weather:
+        raise OSError("sensor on fire")
+
+
+class Nothing:
+    name = "nothing"
+    record = Weather
+
+    def observe(self) -> Weather | None:
+        return None
+
+
+class WrongType:
+    name = "wrong_type"
+    record = Weather
+
+    def observe(self) -> object:
+        return 21
+
+
+class Unwritable:
+    name = "unwritable"
+    record = object
+
+    def observe(self) -> object:
+        return object()
+
+
+class Waits:
+    """Answers when it is told to; until then it hangs."""
+
+    name = "waits"
+    record = Weather
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go = asyncio.Event()
+
+    async def observe(self) -> Weather:
+        self.asked += 1
+        await self.go.wait()
+        return Weather(3)
+
+
+def transition(to: MemberState = MemberState.DEAD) -> SwimTransition:
+    return SwimTransition(
+        peer="aa" * 32,  # type: ignore[arg-type]  # any text names a peer here
+        from_=MemberState.ALIVE,
+        to=to,
+        reason=SwimReason.PROBE_TIMEOUT,
+    )
+
+
+def entry(snapshot: Snapshot, name: str) -> IntrospectorEntry:
+    return next(row for row in snapshot.body.introspectors if row.name == name)
+
+
+async def test_every_five_seconds_without_drift(start_node: StartNode, sink: Sink) -> None:
+    async with start_node(Fine()):
+        await anyio.sleep(61)
+    taken = sink.snapshots()
+    start_ms = taken[0].wall_ms - 5_000
+    assert [snapshot.wall_ms - start_ms for snapshot in taken] == [5_000 * n for n in range(1, 13)]
+    assert [snapshot.snapshot_id for snapshot in taken] == [f"abababab-{n}" for n in range(12)]
+    assert {snapshot.trigger.kind for snapshot in taken if snapshot.trigger} == {TriggerKind.PERIODIC}
+
+
+async def test_a_transition_brings_one_at_once_that_names_its_event(
+    start_node: StartNode, sink: Sink
+) -> None:
+    async with start_node(config=QUIET) as (_, diag):
+        diag.emit(transition())
+        await anyio.sleep(0.1)
+        (snapshot,) = sink.snapshots()
+    assert snapshot.trigger is not None
+    assert (snapshot.trigger.kind, snapshot.trigger.data) == (TriggerKind.TRANSITION, "seq-1")
+    assert snapshot.body.reachability[0].current_swim_opinion == "Dead"
+
+
+async def test_transitions_of_one_moment_share_a_snapshot(start_node: StartNode, sink: Sink) -> None:
+    async with start_node(config=QUIET) as (_, diag):
+        for _ in range(100):
+            diag.emit(transition())
+        await anyio.sleep(0.1)
+        assert len(sink.snapshots()) == 1
+        diag.emit(transition(MemberState.ALIVE))
+        await anyio.sleep(0.1)
+        assert len(sink.snapshots()) == 2
+
+
+async def test_the_identity_is_in_every_snapshot(start_node: StartNode) -> None:
+    async with start_node() as (_, diag):
+        snapshot = await diag.snapshot()
+    assert snapshot.identity.node_id_hex == "ab" * 32
+    assert snapshot.run_id == "r"
+
+
+async def test_whatever_goes_wrong_in_one_costs_that_block(start_node: StartNode) -> None:
+    async with start_node(Breaks(), Nothing(), WrongType(), Unwritable(), Fine(), config=QUIET) as (_, diag):
+        snapshot = await diag.snapshot()
+    assert snapshot.body.others == {"weather": {"celsius": 21}}
+    outcomes = {row.name: row.outcome for row in snapshot.body.introspectors}
+    assert outcomes["weather"] is IntrospectionOutcome.OK
+    assert outcomes["nothing"] is IntrospectionOutcome.NO_DATA
+    failed = {name for name, outcome in outcomes.items() if outcome is IntrospectionOutcome.FAILED}
+    assert failed == {"breaks", "wrong_type", "unwritable"}
+    assert entry(snapshot, "breaks").reason == "OSError: sensor on fire"
+
+
+async def test_one_that_hangs_costs_its_block_after_the_deadline(start_node: StartNode) -> None:
+    async with start_node(Waits(), Fine(), config=QUIET) as (system, diag):
+        before_ns = system.clock.monotonic_ns()
+        snapshot = await diag.snapshot()
+        assert system.clock.monotonic_ns() - before_ns == 1_000_000_000
+    assert snapshot.body.others == {"weather": {"celsius": 21}}
+    hung = entry(snapshot, "waits")
+    assert (hung.outcome, hung.duration_us) == (IntrospectionOutcome.FAILED, UNSET)
+    assert hung.reason == "no answer within 1 s"
+
+
+async def test_one_that_hangs_is_not_asked_again_for_a_while_and_delays_nobody(
+    start_node: StartNode, sink: Sink
+) -> None:
+    waits = Waits()
+    async with start_node(waits, Fine()):
+        await anyio.sleep(31)
+        assert waits.asked == 1
+        assert len(sink.snapshots()) == 6
+        waits.go.set()
+        await anyio.sleep(5)
+    assert sink.snapshots()[1].body.others == {"weather": {"celsius": 21}}
+    assert entry(sink.snapshots()[1], "waits").reason == "no answer since round 1"
+    assert sink.snapshots()[-1].body.others == {"waits": {"celsius": 3}, "weather": {"celsius": 21}}
+
+
+async def test_a_snapshot_wanted_during_a_round_follows_it(start_node: StartNode, sink: Sink) -> None:
+    async with start_node(Waits(), config=QUIET) as (_, diag):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(diag.snapshot)
+            tasks.start_soon(diag.snapshot)
+        await anyio.sleep(0.1)
+        assert len(sink.snapshots()) == 2
+
+
+class InABlock(Fine):
+    name = "host.weather"
+
+
+async def test_a_dotted_name_lies_inside_another_block(start_node: StartNode) -> None:
+    async with start_node(InABlock(), ship=False) as (_, diag):
+        snapshot = await diag.snapshot()
+    assert snapshot.raw_body["host"] == {"scraped_at_ms": snapshot.wall_ms, "weather": {"celsius": 21}}
+
+
+class Forecast(Struct, Request[None], frozen=True):
+    """Makes the introspector's actor fail: it raises when it hears one."""
+
+
+class Deaf(Fine):
+    def hear(self, message: object) -> None:
+        raise RuntimeError("cannot hear")
+
+    def take_events(self) -> list[object]:
+        return []
+
+
+async def test_an_introspector_actor_that_crashes_is_started_again(
+    start_node: StartNode, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_node(Deaf(), Breaks()) as (_, diag):
+        diag.introspector("weather").tell(Forecast())
+        await anyio.sleep(11)
+        taken = sink.snapshots()
+    assert taken[-1].body.others == {"weather": {"celsius": 21}}
+    assert "failed" in caplog.text
+
+
+async def test_the_own_figures_are_in_each_snapshot(start_node: StartNode) -> None:
+    async with start_node() as (_, diag):
+        snapshot = await diag.snapshot()
+    assert isinstance(snapshot.body.delivery, Struct)
+    assert snapshot.body.delivery.records_made == 1

@@ -1,0 +1,229 @@
+"""The opt-in: what a node writes, and what it gets for it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from msgspec import Struct
+
+from swactor import Actor, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
+from swactor.cluster import ClusterNotRunningError
+from swactor_diag.delivery.spool import DiskSpool, MemorySpool
+from swactor_diag.identity import MachineFacts, identity_from_env
+from swactor_diag.introspect import LinuxProc, kernel_units
+from swactor_diag.ports import Ports, open_spool, production_ports
+from swactor_diag.schema.blocks import ActorsBlock, ProcessBlock, SubprocessBlock, SubprocessStatus
+from swactor_diag.schema.boot import Identity
+from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
+from swactor_diag.schema.reading import read_batch
+from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
+from swactor_diag.supervisor import Diagnostics, of_cluster
+from swactor_process import (
+    LinuxSpawner,
+    ProcessExited,
+    ProcessOutput,
+    ProcessSpec,
+    ProcessStarted,
+    SpawnFailed,
+    spawn_process,
+)
+
+
+class Weather(Struct, frozen=True):
+    celsius: int
+
+
+class FakeWeather:
+    name, record = "weather", Weather
+
+    def observe(self) -> Weather:
+        return Weather(21)
+
+
+async def test_a_fake_introspector_is_installed_and_read_back(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity, introspectors=[FakeWeather()])
+        snapshot = await diag.snapshot()
+    assert snapshot.body.others["weather"] == {"celsius": 21}
+
+
+async def test_names_of_introspectors_are_unique(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match="weather"):
+            await Diagnostics.start(system, identity, introspectors=[FakeWeather(), FakeWeather()])
+
+
+async def test_without_a_collector_nothing_is_shipped_and_everything_else_works(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity)
+        assert await diag.finalize("done") is None
+        assert isinstance((await diag.snapshot()).body.subprocess, SubprocessBlock)
+        await diag.stop()
+
+
+@pytest.fixture
+def ports() -> Ports:
+    return Ports(
+        clock=SystemClock(),
+        random=SystemRandom(),
+        spawner=LinuxSpawner,
+        proc=LinuxProc(),
+        units=kernel_units(),
+        machine=MachineFacts(pid=os.getpid()),
+    )
+
+
+class Stage(Actor[object]):
+    """Owns one child; what it does for diagnostics is to forward two notifications."""
+
+    def __init__(
+        self, spec: ProcessSpec | None, spawner: LinuxSpawner, subprocesses: ActorRef[object]
+    ) -> None:
+        self._spec = spec
+        self._spawner = spawner
+        self._subprocesses = subprocesses
+
+    def on_start(self, ctx: Context[object]) -> None:
+        if self._spec is not None:
+            spawn_process(ctx, self._spec, spawner=self._spawner)
+
+    def on_message(self, ctx: Context[object], message: object) -> None:
+        match message:
+            case ProcessStarted() | ProcessExited():
+                self._subprocesses.tell(message)
+        match message:
+            case ProcessOutput() | ProcessExited() | SpawnFailed():
+                ctx.stop()
+
+
+async def life_of(
+    spec: ProcessSpec | None, *, ports: Ports, identity: Identity
+) -> tuple[list[str], SubprocessBlock]:
+    """Run a stage with a real child until it has said or done something; return event kinds and the block."""
+    sink = KeepsAll()
+    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
+        diag = await Diagnostics.start(system, identity, sink=sink)
+        spawner = LinuxSpawner(system.loop)
+        stage = await system.spawn(Stage(spec, spawner, diag.subprocesses))
+        if spec is not None:
+            await system.wait_stopped(stage)
+        block = (await diag.snapshot()).body.subprocess
+        assert isinstance(block, SubprocessBlock)
+    spawner.close()
+    kinds = [
+        record.kind
+        for batch in sink.records
+        if batch.kind is RecordKind.EVENTS
+        for record in read_batch(batch.body).records
+        if isinstance(record.event, SubprocessSpawned | SubprocessExited)
+    ]
+    return kinds, block
+
+
+class KeepsAll:
+    def __init__(self) -> None:
+        self.records: list[Outgoing] = []
+
+    async def post(self, record: Outgoing) -> Answer:
+        self.records.append(record)
+        return Answer(clock=ClockStamp(node_send_ms_echoed=0, collector_recv_ms=0, collector_send_ms=0))
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_the_three_ways_in_which_a_worker_may_be_missing_differ(
+    ports: Ports, identity: Identity
+) -> None:
+    never_asked, block = await life_of(None, ports=ports, identity=identity)
+    assert (never_asked, block.subprocesses) == ([], ())
+
+    crashes = ProcessSpec(program=sys.executable, args=("-c", "raise SystemExit(3)"), label="worker")
+    crashed, block = await life_of(crashes, ports=ports, identity=identity)
+    assert crashed == ["SubprocessSpawned", "SubprocessExited"]
+    assert (block.subprocesses[0].status, block.subprocesses[0].exit_code) == (SubprocessStatus.EXITED, 3)
+
+
+async def test_a_child_that_runs_is_seen_with_its_figures_by_the_standard_set(
+    ports: Ports, identity: Identity
+) -> None:
+    waits = ProcessSpec(program=sys.executable, args=("-c", "input()"), label="worker")
+    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
+        diag = await Diagnostics.from_ports(system, identity, ports=ports)
+        spawner = LinuxSpawner(system.loop)
+        await system.spawn(Stage(waits, spawner, diag.subprocesses), name="stage")
+        snapshot = await diag.snapshot()
+        while not (
+            isinstance(snapshot.body.subprocess, SubprocessBlock) and snapshot.body.subprocess.subprocesses
+        ):
+            snapshot = await diag.snapshot()
+    spawner.close()
+    (child,) = snapshot.body.subprocess.subprocesses
+    assert (child.status, child.label, child.parent_pid) == (SubprocessStatus.RUNNING, "worker", os.getpid())
+    assert isinstance(child.rss_bytes, int)
+    assert isinstance(child.open_fd_count, int)
+    assert isinstance(snapshot.body.process, ProcessBlock)
+    assert isinstance(snapshot.body.actors, ActorsBlock)
+    assert {actor.actor.split("#")[0] for actor in snapshot.body.actors.actors} >= {"/stage", "/diagnostics"}
+    assert snapshot.problems == ()
+
+
+class Forgetful(Actor[object]):
+    """Owns a child until it is stopped; diagnostics watch the child themselves."""
+
+    def __init__(self, spawner: LinuxSpawner, subprocesses: ActorRef[object]) -> None:
+        self._spawner = spawner
+        self._subprocesses = subprocesses
+
+    def on_start(self, ctx: Context[object]) -> None:
+        waits = ProcessSpec(program=sys.executable, args=("-c", "input()"), label="worker")
+        spawn_process(ctx, waits, spawner=self._spawner, watchers=(self._subprocesses,))
+
+    def on_message(self, ctx: Context[object], message: object) -> None:
+        pass
+
+
+async def test_fc053_the_exit_of_a_child_at_shutdown_is_shipped(ports: Ports, identity: Identity) -> None:
+    sink = KeepsAll()
+    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
+        diag = await Diagnostics.start(system, identity, sink=sink)
+        spawner = LinuxSpawner(system.loop)
+        await system.spawn(Forgetful(spawner, diag.subprocesses))
+    spawner.close()
+    (ended,) = [
+        record.event
+        for batch in sink.records
+        if batch.kind is RecordKind.EVENTS
+        for record in read_batch(batch.body).records
+        if isinstance(record.event, SubprocessExited)
+    ]
+    assert (ended.label, ended.asked_for) == ("worker", True)
+
+
+def test_production_ports_ship_only_where_a_collector_is_named(tmp_path: Path) -> None:
+    assert production_ports({}, pid=1).sink is None
+    assert production_ports({"SWACTOR_DIAG_COLLECTOR_URL": "  "}, pid=1).sink is None
+    environ = {"SWACTOR_DIAG_COLLECTOR_URL": "http://c:9080", "SWACTOR_DIAG_SPOOL_DIR": str(tmp_path)}
+    ports = production_ports(environ, pid=1)
+    assert ports.sink is not None
+    identity = identity_from_env(environ, "ab" * 32, clock=ports.clock, boot_id="b1")
+    assert isinstance(open_spool(ports.spool_root, identity), DiskSpool)
+    assert isinstance(open_spool(None, identity), MemorySpool)
+
+
+def test_a_spool_folder_that_cannot_be_used_does_not_keep_a_node_from_starting(
+    tmp_path: Path, identity: Identity, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert isinstance(open_spool(tmp_path / "file", identity), MemorySpool)
+    assert "in memory" in caplog.text
+
+
+def test_a_node_of_a_cluster_has_three_more_blocks() -> None:
+    def view() -> NoReturn:
+        raise ClusterNotRunningError("not yet")
+
+    names = [introspector.name for introspector in of_cluster(view, clock=SystemClock())]
+    assert names == ["iroh", "swim", "registry"]

@@ -1,0 +1,37 @@
+"""Batches: ids, sizes, and events that cannot be written."""
+
+import msgspec
+
+from swactor_diag.delivery.batches import BATCH_BYTES_MAX, BatchMaker
+from swactor_diag.recorder import Noted
+from swactor_diag.schema.boot import Identity
+from swactor_diag.schema.events import Custom
+
+
+def noted(number: int, size: int = 1) -> Noted:
+    return Noted(number, 1, Custom(kind="made", fields={"text": "x" * size}))
+
+
+def test_fc046_an_id_names_boot_kind_and_number(identity: Identity) -> None:
+    maker = BatchMaker(identity, boot_id="b7")
+    boot = maker.boot()
+    assert boot is not None
+    assert boot.batch_id == "b7-boot-000001"
+    assert maker.boot() is None
+    assert [batch.batch_id for batch in maker.events([noted(n) for n in range(513)])] == [
+        "b7-events-000001",
+        "b7-events-000002",
+    ]
+    assert maker.finalize("done").batch_id == "b7-finalize-000001"
+
+
+def test_no_batch_grows_beyond_its_limit(identity: Identity) -> None:
+    batches = BatchMaker(identity, boot_id="b1").events([noted(n, 1_000_000) for n in range(10)])
+    assert all(len(batch.body) <= BATCH_BYTES_MAX + 2 for batch in batches)
+    assert sum(batch.events for batch in batches) == 10
+
+
+def test_an_event_beyond_the_limit_is_replaced_by_an_error_with_its_number(identity: Identity) -> None:
+    (batch,) = BatchMaker(identity, boot_id="b1").events([noted(5, BATCH_BYTES_MAX)])
+    (row,) = msgspec.json.decode(batch.body)
+    assert (row["monotonic_seq"], row["type"], row["component"]) == (5, "Error", "recorder")

@@ -1,0 +1,145 @@
+"""The HTTP sink against a real server on loopback."""
+
+import gzip
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from swactor import SystemClock
+from swactor_diag.delivery.http import HttpSink
+from swactor_diag.delivery.sink import RecordRefusedError, SinkMisconfiguredError, SinkUnavailableError
+from swactor_diag.schema.submission import Outgoing, RecordKind
+
+GOOD = {
+    "clock": {"node_send_ms_echoed": 1, "collector_recv_ms": 2, "collector_send_ms": 3},
+    "hints": {"snapshot_now": True},
+    "body": {"bundle_path": "/b.tar.gz"},
+}
+
+
+@dataclass
+class Server:
+    """Answers every request alike and remembers what came."""
+
+    url: str = ""
+    status: int = 200
+    reply: object = field(default_factory=lambda: GOOD)
+    headers: dict[str, str] = field(default_factory=dict)
+    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.requests.append((request.path, headers, await request.read()))
+        body = self.reply if isinstance(self.reply, bytes) else msgspec.json.encode(self.reply)
+        return web.Response(status=self.status, body=body, headers=self.headers)
+
+
+@pytest.fixture(autouse=True)
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return "asyncio", {}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    app = web.Application()
+    app.router.add_post("/diag/{kind}", server.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield server
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def post(server: Server) -> AsyncIterator[HttpSink]:
+    sink = HttpSink(server.url + "/", clock=SystemClock(), token="secret", timeout_s=5)
+    yield sink
+    await sink.close()
+
+
+def record(size: int = 5) -> Outgoing:
+    return Outgoing(
+        kind=RecordKind.EVENTS, run_id="r", node_id="ab" * 32, batch_id="b1-events-000001", body=b"[" * size
+    )
+
+
+async def test_a_record_arrives_with_its_names_and_the_answer_comes_back(
+    post: HttpSink, server: Server
+) -> None:
+    answer = await post.post(record())
+    assert (answer.snapshot_now, answer.bundle_path, answer.clock.collector_recv_ms) == (True, "/b.tar.gz", 2)
+    path, headers, body = server.requests[0]
+    assert (path, body) == ("/diag/events", b"[[[[[")
+    assert headers["x-run-id"] == "r"
+    assert headers["x-node-id"] == "ab" * 32
+    assert headers["x-batch-id"] == "b1-events-000001"
+    assert abs(int(headers["x-node-send-ms"]) - SystemClock().wall_ms()) < 10_000
+    assert headers["authorization"] == "Bearer secret"
+    assert "content-encoding" not in headers
+
+
+async def test_a_large_body_is_compressed(post: HttpSink, server: Server) -> None:
+    await post.post(record(5_000))
+    _, headers, body = server.requests[0]
+    assert headers["content-encoding"] == "gzip"
+    assert (gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body) == b"[" * 5_000
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_fc056_final_statuses(post: HttpSink, server: Server, status: int) -> None:
+    server.status = status
+    with pytest.raises(RecordRefusedError):
+        await post.post(record())
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_fc056_statuses_of_a_wrong_set_up(post: HttpSink, server: Server, status: int) -> None:
+    server.status = status
+    with pytest.raises(SinkMisconfiguredError):
+        await post.post(record())
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 507, 301])
+async def test_every_other_status_is_worth_another_try(post: HttpSink, server: Server, status: int) -> None:
+    server.status, server.headers = status, {"Retry-After": "20"}
+    with pytest.raises(SinkUnavailableError) as caught:
+        await post.post(record())
+    assert caught.value.retry_after_s == 20
+
+
+async def test_an_answer_that_is_no_answer_means_a_wrong_address(post: HttpSink, server: Server) -> None:
+    server.reply = b"<html>welcome</html>"
+    with pytest.raises(SinkMisconfiguredError, match="no collector"):
+        await post.post(record())
+
+
+async def test_nobody_listens(unused_port: Callable[[], int]) -> None:
+    sink = HttpSink(f"http://127.0.0.1:{unused_port()}", clock=SystemClock())
+    with pytest.raises(SinkUnavailableError):
+        await sink.post(record())
+    await sink.close()
+
+
+async def test_after_close_it_opens_again(post: HttpSink) -> None:
+    await post.post(record())
+    await post.close()
+    await post.post(record())
+
+
+@pytest.fixture
+def unused_port() -> Callable[[], int]:
+
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    return find

@@ -1,0 +1,42 @@
+"""The actors of a system in its own snapshot."""
+
+from swactor import Actor, ActorStatistics, ActorSystem, Context, SystemClock, SystemStatistics
+from swactor.abc import Clock
+from swactor_diag.introspect.actors import ActorsIntrospector
+
+
+class Echo(Actor[str]):
+    def on_message(self, ctx: Context[str], message: str) -> str:
+        return message
+
+
+def actor(serial: int, *, depth: int = 0, restarts: int = 0) -> ActorStatistics:
+    return ActorStatistics(
+        path=f"/a{serial}",
+        serial=serial,
+        actor_type="A",
+        state="running",
+        depth=depth,
+        handled=serial,
+        dropped=1,
+        restarts=restarts,
+        handling=None,
+    )
+
+
+def test_those_with_the_most_to_do_are_listed_and_the_totals_are_over_all(clock: Clock) -> None:
+    actors = (actor(1), actor(2, depth=9), actor(3, restarts=2), actor(4, depth=4), actor(5))
+    now = SystemStatistics(actors=actors, ready=2, dead_letters=7)
+    block = ActorsIntrospector(lambda: now, clock=clock, actors_max=3).observe()
+    assert [row.actor for row in block.actors] == ["/a2#2", "/a3#3", "/a4#4"]
+    assert (block.actors_total, block.actors_omitted, block.messages_waiting) == (5, 2, 13)
+    assert (block.messages_dropped, block.dead_letters, block.ready_depth) == (5, 7, 2)
+
+
+async def test_a_real_system() -> None:
+    async with ActorSystem() as system:
+        echo = await system.spawn(Echo(), name="echo")
+        await echo.ask("hello")
+        block = ActorsIntrospector(system.statistics, clock=SystemClock()).observe()
+    (row,) = block.actors
+    assert (row.actor, row.behaviour, row.handled, row.state) == ("/echo#1", "Echo", 1, "running")

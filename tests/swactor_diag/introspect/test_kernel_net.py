@@ -1,0 +1,91 @@
+"""Kernel counters: as read, absent with a reason, never a zero that was not measured."""
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from swactor.abc import Clock
+from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError, ProcRoot
+from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
+from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
+
+
+class Proc(ProcRoot, Protocol):
+    files: dict[str, str | ProcReadError]
+
+
+SNMP = "Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 4993 31 0 5104\n"
+DEVICES = "Inter-| Receive | Transmit\n face |bytes\n  eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
+
+
+def observed(proc: ProcRoot, clock: Clock) -> HostNetwork:
+    network = KernelNetIntrospector(proc=proc, clock=clock).observe()
+    assert network is not None
+    return network
+
+
+def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None:
+    network = observed(LinuxProc(str(captured)), clock)
+    assert msgspec.to_builtins(network.udp_kernel_stats) == {
+        "in_datagrams": 4993,
+        "no_ports": 31,
+        "in_errors": 0,
+        "out_datagrams": 5104,
+        "rcvbuf_errors": 0,
+        "sndbuf_errors": 0,
+    }
+    assert [interface.name for interface in network.interfaces] == ["lo", "ifb0", "ifb1", "eth0"]
+    counters = network.interfaces[3].counters
+    assert isinstance(counters, InterfaceCounters)
+    assert (counters.rx_bytes, counters.rx_packets, counters.tx_bytes, counters.tx_packets) == (
+        110463286,
+        3818,
+        308106,
+        2970,
+    )
+
+
+def test_a_column_that_the_kernel_does_not_have_is_absent() -> None:
+    stats = parse_udp(SNMP)
+    assert (stats.out_datagrams, stats.rcvbuf_errors) == (5104, UNSET)
+
+
+@pytest.mark.parametrize("text", ["", "Udp: InDatagrams NoPorts\n", "Udp: InDatagrams\nUdp: many\n"])
+def test_fc037_names_without_values_are_no_counters(text: str) -> None:
+    with pytest.raises(IntrospectionError):
+        parse_udp(text)
+
+
+def test_fc037_the_other_counters_are_still_reported_and_the_reason_is_given(
+    proc: Proc, clock: Clock
+) -> None:
+    proc.files |= {"net/snmp": "Udp: InDatagrams NoPorts\n", "net/dev": DEVICES}
+    network = observed(proc, clock)
+    assert network.udp_kernel_stats is UNSET
+    assert [interface.name for interface in network.interfaces] == ["eth0"]
+    assert any("net/snmp" in reason for reason in network.reasons)
+
+
+def test_fc037_a_file_that_is_denied_is_absent_with_the_reason(proc: Proc, clock: Clock) -> None:
+    proc.files |= {"net/snmp": SNMP, "net/dev": ProcReadError("net/dev", "EACCES")}
+    network = observed(proc, clock)
+    assert network.interfaces == ()
+    assert "net/dev: EACCES" in network.reasons
+
+
+def test_without_any_file_there_is_no_block(proc: Proc, clock: Clock) -> None:
+    assert KernelNetIntrospector(proc=proc, clock=clock).observe() is None
+
+
+def test_a_malformed_interface_row_is_an_interface_without_counters() -> None:
+    rows = parse_devices("eth0: 1 2 x\nlo: " + "7 " * 16)
+    assert [(row.name, row.counters is UNSET) for row in rows] == [("eth0", True), ("lo", False)]
+
+
+def test_fc038_the_namespace_is_marked(proc: Proc, clock: Clock) -> None:
+    proc.files |= {"net/snmp": SNMP, "self/ns/net": "net:[4026531840]"}
+    assert observed(proc, clock).namespace == "net:[4026531840]"
+    assert LinuxProc().read_text("self/ns/net") is not None
