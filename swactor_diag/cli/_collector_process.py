@@ -1,0 +1,69 @@
+"""The process of ``swactor collector``: an HTTP server and, when a run is named, a node of that run.
+
+Owns: the order of start and stop. The node stops before the server, so that its last records are stored.
+Not here: options (``collector``), what a collector does (``swactor_diag.collector``).
+"""
+
+import os
+
+import anyio
+
+from swactor import ActorSystem
+from swactor_diag.cli._service import StopSignal, announce, service_node_id
+from swactor_diag.cli.console import CommandError, Exit, say
+from swactor_diag.collector.config import CollectorConfig, ConfigError
+from swactor_diag.collector.local_sink import LocalSink
+from swactor_diag.collector.server import CollectorServer
+from swactor_diag.identity import identity_from_env, new_boot_id
+from swactor_diag.ports import production_ports
+from swactor_diag.schema.ids import IdError, check_id
+from swactor_diag.supervisor import Diagnostics, standard
+
+
+def serve(config: CollectorConfig, *, run_id: str | None) -> None:
+    """Serve until asked to stop.
+
+    Raises:
+        CommandError: the settings are wrong, or the address cannot be listened on.
+    """
+    try:
+        if run_id is not None:
+            check_id(run_id, what="run id")
+        anyio.run(_serve, config, run_id)
+    except (ConfigError, IdError) as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+
+
+async def _serve(config: CollectorConfig, run_id: str | None) -> None:
+    with StopSignal() as stop:
+        async with CollectorServer(config) as server:
+            notes = f", records below {config.root}"
+            if run_id is None:
+                announce("collector", server.url, notes=notes)
+                why = await stop.wait()
+            else:
+                async with ActorSystem(name="collector") as system:
+                    diagnostics = await _become_node(system, server, config=config, run_id=run_id)
+                    announce("collector", server.url, notes=f"{notes}, node of run {run_id}")
+                    why = await stop.wait()
+                    await diagnostics.snapshot()
+    say(f"collector stopped ({why})")
+
+
+async def _become_node(
+    system: ActorSystem, server: CollectorServer, *, config: CollectorConfig, run_id: str
+) -> Diagnostics:
+    ports = production_ports(os.environ, pid=os.getpid())
+    identity = identity_from_env(
+        os.environ,
+        service_node_id("collector", server.url),
+        clock=system.clock,
+        boot_id=new_boot_id(system.random.stream("boot")),
+        role="collector",
+        run_id=run_id,
+        machine=ports.machine,
+    )
+    sink = LocalSink(
+        server.ingest, clock=system.clock, loop=system.loop, finalize_wait_s=config.finalize_wait_s
+    )
+    return await Diagnostics.start(system, identity, sink=sink, introspectors=standard(system, ports))

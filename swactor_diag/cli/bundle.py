@@ -1,0 +1,94 @@
+"""``swactor bundle``: fetch a bundle, make one from staged files, and say what is in it.
+
+Owns: arguments, files and exit statuses. Not here: reading (``swactor_diag.postproc``), making
+(``swactor_diag.collector.bundle``), HTTP (``fetch``).
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swactor_diag.cli.console import CommandError, Exit, put, say
+
+app = typer.Typer(help="Fetch, build and read the bundle of a run.", no_args_is_help=True)
+
+_SUMMARY = "summary.md"
+
+
+@app.command()
+def summary(
+    file: Annotated[Path, typer.Argument(help="A bundle: <run>.tar.gz.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write summary.md into this folder.")
+    ] = None,
+) -> None:
+    """Print what a bundle tells, as Markdown. Exit status 3: the archive is cut off or damaged."""
+    from swactor_diag.postproc import load, summary  # late: slow to import
+
+    try:
+        run = load.load_run(file)
+    except OSError as exc:
+        raise CommandError(f"cannot read {file}: {exc.strerror or exc}", status=Exit.WRONG_INPUT) from exc
+    if not run.nodes and run.manifest is None and not run.problems:
+        raise CommandError(f"{file} is not a bundle: it holds no run", status=Exit.WRONG_INPUT)
+    text = summary.render(run)
+    if out is None:
+        put(text.rstrip("\n"))
+    else:
+        put(str(_write(out / _SUMMARY, text.encode())))
+    if run.incomplete:
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+@app.command()
+def fetch(
+    url: Annotated[str, typer.Argument(help="Address of the collector, such as http://127.0.0.1:9080.")],
+    run_id: Annotated[str, typer.Argument(help="Run to fetch.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; else <run>.tar.gz.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the collector's token.")] = None,
+) -> None:
+    """Download the bundle of a run, whether it was finalized or not, and print where it was written."""
+    from swactor_diag.cli import fetch as fetching  # late: slow to import
+
+    target = out if out is not None else Path(f"{_checked(run_id)}.tar.gz")
+    size = fetching.download(url, _checked(run_id), target=target, token_file=token_file)
+    say(f"{size} bytes")
+    put(str(target))
+
+
+@app.command("from-dir")
+def from_dir(
+    folder: Annotated[Path, typer.Argument(help="Root of a collector, or a copy of it.")],
+    run_id: Annotated[str, typer.Argument(help="Run to build.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; else <run>.tar.gz.")] = None,
+) -> None:
+    """Build the bundle of a run from staged files, without a collector, and print where it was written."""
+    from swactor_diag.collector.bundle import BundleError, build_bundle  # late: slow to import
+    from swactor_diag.collector.storage import LocalStorage, StorageError  # late too
+
+    try:
+        data = build_bundle(LocalStorage(folder), _checked(run_id))
+    except BundleError as exc:
+        raise CommandError(f"{exc} below {folder}", status=Exit.WRONG_INPUT) from exc
+    except (StorageError, ValueError) as exc:
+        raise CommandError(str(exc)) from exc
+    put(str(_write(out if out is not None else Path(f"{run_id}.tar.gz"), data)))
+
+
+def _checked(run_id: str) -> str:
+    from swactor_diag.schema.ids import IdError, check_id  # late: keeps --help fast
+
+    try:
+        return check_id(run_id, what="run id")
+    except IdError as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+
+
+def _write(target: Path, data: bytes) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    except OSError as exc:
+        raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
+    return target

@@ -1,0 +1,37 @@
+"""How commands speak: data on standard output, words on standard error, one line for what went wrong.
+
+Owns: the exit statuses and the one error a command raises. Not here: any command.
+"""
+
+import enum
+import sys
+
+
+class Exit(enum.IntEnum):
+    """What a command's exit status means."""
+
+    OK = 0
+    FAILURE = 1
+    WRONG_INPUT = 2
+    INCOMPLETE = 3
+    """The work was done with what was there, and something was missing."""
+
+
+class CommandError(Exception):
+    """Ends the command with one line on standard error and the given status."""
+
+    def __init__(self, message: str, *, status: Exit = Exit.FAILURE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def say(text: str) -> None:
+    """Write one line for people."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def put(text: str) -> None:
+    """Write one line of data, at once: somebody may be waiting for it."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
