@@ -50,6 +50,8 @@ ROOT = Path(__file__).parents[2]
 CLI = ("-m", "swactor_diag.cli.main")
 EXAMPLE = "examples.pipeline_inference"
 RUN_TIMEOUT_S = 600.0
+FINALIZE_WAIT_S = "1.5"
+"""Every node is stopped in order right after the end of a run, and then sends its last snapshot anyway."""
 INTERRUPTED = "interrupted"
 
 

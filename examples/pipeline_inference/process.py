@@ -54,11 +54,7 @@ async def run(file: NodeFile) -> int:
 
 def _ports(file: NodeFile) -> Ports:
     transport = IrohTransport(
-        file.secret_key,
-        relay_url=file.config.run.relay_url,
-        alpn=ALPN,
-        clock=SystemClock(),
-        emit=lambda event: None,
+        file.secret_key, relay_url=file.config.run.relay_url, alpn=ALPN, clock=SystemClock()
     )
     return production_ports(os.environ, pid=os.getpid(), transport=transport)
 

@@ -78,7 +78,8 @@ class IrohTransport:
     ``secret_key`` has 32 bytes and decides the node id. ``relay_url`` is the relay to keep a tunnel to; with
     None peers need direct addresses. ``bind_addr`` (``host:port``) limits IPv4 only: the library binds IPv6
     on all interfaces in any case. ``emit`` gets `RelaySessionStateChanged`, `RelayChanged` and
-    `IrohConnTypeChanged`; it must neither wait nor raise.
+    `IrohConnTypeChanged` at the moment they happen and must neither wait nor raise; without it
+    `TransportFacts.reports_changes` is false, and whoever compares facts reports them, less exactly.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class IrohTransport:
         relay_token: str | None = None,
         alpn: bytes,
         clock: Clock,
-        emit: Callable[[Event], None],
+        emit: Callable[[Event], None] | None = None,
         bind_addr: str | None = None,
         online_wait_s: float = ONLINE_WAIT_S,
     ) -> None:
@@ -100,7 +101,8 @@ class IrohTransport:
             self._relay = RelayConfig(url=relay_url, quic_port=None, auth_token=relay_token)
         self._alpn = alpn
         self._clock = clock
-        self._emit = emit
+        self._reports_changes = emit is not None
+        self._emit = emit or _keep_quiet
         self._bind_addr = bind_addr
         self._online_wait_s = online_wait_s
         self._endpoint: Endpoint | None = None
@@ -119,7 +121,7 @@ class IrohTransport:
             local_address=PeerAddress(self.node_id, relay_url),
             versions=self._versions,
             api_gaps=self._gaps,
-            reports_changes=True,
+            reports_changes=self._reports_changes,
         )
 
     # -- life --------------------------------------------------------------------------------------------
@@ -312,8 +314,12 @@ class IrohTransport:
             counters=tuple(_counter(name, value) for name, value in {**counters, **own}.items()),
             versions=self._versions,
             api_gaps=self._gaps,
-            reports_changes=True,
+            reports_changes=self._reports_changes,
         )
+
+
+def _keep_quiet(event: Event) -> None:
+    """Nobody wants to hear of ``event`` from here."""
 
 
 def _relay_mode(relay: RelayConfig | None) -> RelayMode:

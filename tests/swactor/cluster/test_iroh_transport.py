@@ -292,12 +292,6 @@ def collect_complaints(complaints: list[str]) -> None:
     loop.set_exception_handler(lambda _, context: complaints.append(str(context["message"])))
 
 
-async def test_dialling_nobody_ends_within_the_bound(ends: tuple[End, End]) -> None:
-    answer = await ends[0].dial(NOBODY)
-
-    assert answer == DialFailed(DialResult.TIMEOUT, "no connection within 5000 ms")
-
-
 async def test_dialling_without_any_address_has_no_route(ends: tuple[End, End]) -> None:
     answer = await ends[0].dial(PeerAddress(NOBODY.node_id))
 
@@ -342,7 +336,7 @@ async def test_closing_ends_connections_and_later_dials_fail(ends: tuple[End, En
     assert (await here.loss()).kind is LossKind.TRANSPORT_CLOSED
     assert await there.loss() == LossReason(LossKind.CLOSED_BY_PEER, "the transport was closed", 0)
     assert isinstance(await ends[0].dial(ends[1].address), DialFailed)
-    assert isinstance(await ends[1].dial(address), DialFailed)
+    assert await ends[1].dial(address) == DialFailed(DialResult.TIMEOUT, "no connection within 5000 ms")
 
 
 async def test_closing_answers_the_dials_that_are_out(ends: tuple[End, End]) -> None:
@@ -405,6 +399,13 @@ async def test_facts_exist_before_start_and_after_close() -> None:
     assert before.local_address == PeerAddress(end.transport.node_id)
     assert before.peers == ()
     assert end.transport.facts().counters
+
+
+def test_only_a_transport_that_emits_claims_to_report_changes() -> None:
+    silent = IrohTransport(b"\x07" * 32, relay_url=None, alpn=ALPN, clock=SystemClock())
+
+    assert not silent.facts().reports_changes
+    assert End(7).transport.facts().reports_changes
 
 
 async def test_a_second_start_is_a_mistake(ends: tuple[End, End]) -> None:

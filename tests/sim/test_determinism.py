@@ -1,0 +1,42 @@
+"""(scenario, seed) decides every byte: in new processes with other hash seeds, one after another in one."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from sim.scenario import Scenario
+from sim.world import simulate
+
+ROOT = Path(__file__).parents[2]
+
+
+def digest_in_new_process(file: Path, *, seed: int, hash_seed: int) -> str:
+    paths = os.pathsep.join((str(ROOT), str(file.parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "run", str(file), "--seed", str(seed)],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"sha256 +([0-9a-f]{64})", done.stdout)
+    assert found is not None, done.stdout
+    return found[1]
+
+
+def test_new_processes_with_other_hash_seeds_give_the_same_bytes(apps: Path, small: Scenario) -> None:
+    first = digest_in_new_process(apps / "small.toml", seed=1, hash_seed=1)
+    second = digest_in_new_process(apps / "small.toml", seed=1, hash_seed=2)
+
+    assert first == second
+    assert first == simulate(small, seed=1)[0].sha256
+
+
+def test_seeds_one_after_another_equal_seeds_alone(small: Scenario) -> None:
+    alone = {seed: simulate(small, seed=seed)[0].sha256 for seed in (1, 2, 3)}
+    again = {seed: simulate(small, seed=seed)[0].sha256 for seed in (3, 1, 2)}
+
+    assert alone == again
+    assert len(set(alone.values())) == 3

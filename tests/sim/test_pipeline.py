@@ -1,0 +1,79 @@
+"""The main job in virtual time: the pipeline's own node functions, and what bundles say after each fault."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from sim.scenario import ChildKill, Fault, NodeKill, PeerPathDown, Scenario, parse
+from sim.world import World, simulate
+from swactor.cluster.events import LinkLost
+from swactor_diag.postproc.load import Node, Run, load_run
+from swactor_diag.schema.events import SubprocessExited
+
+FILE = Path(__file__).parents[2] / "sim" / "scenarios" / "three_stages.toml"
+
+
+@pytest.fixture
+def three_stages(apps: Path) -> Scenario:
+    text = FILE.read_text(encoding="utf-8").replace("examples.pipeline_inference.simulated:", "pipeline_app:")
+    return parse(text, file=str(FILE))
+
+
+def ran(scenario: Scenario, *faults: Fault, seconds: float = 60) -> Run:
+    """Return what a reader sees of a short run."""
+    short = structs.replace(scenario, duration_s=seconds, fault=faults)
+    return load_run(simulate(short, seed=1)[0].archive)
+
+
+def node_of(run: Run, label: str) -> Node:
+    return next(node for node in run.nodes if node.label == label)
+
+
+async def test_three_prompts_are_answered_within_ten_minutes(three_stages: Scenario) -> None:
+    async with World(three_stages, seed=1) as world:
+        await world.run_for(seconds=three_stages.duration_s)
+        run = load_run(world.bundle().archive)
+
+    assert run.manifest is not None
+    assert run.manifest.finalize_received
+    assert run.manifest.finalize_reason == "answered"
+    assert [node.label for node in run.nodes] == ["orchestrator", "relay", "stage-0", "stage-1", "stage-2"]
+    assert len(node_of(run, "stage-1").snapshots) >= 119
+
+
+def test_a_killed_worker_is_named_with_its_signal(three_stages: Scenario) -> None:
+    run = ran(three_stages, ChildKill(at_s=20, node="stage-1", program="worker"))
+
+    exits = [r.event for r in node_of(run, "stage-1").records if isinstance(r.event, SubprocessExited)]
+    assert [event.exit_signal for event in exits] == [9]
+    assert run.manifest is not None
+    assert "stage-1" in str(run.manifest.finalize_reason)
+
+
+def test_a_killed_orchestrator_leaves_a_usable_bundle(three_stages: Scenario) -> None:
+    run = ran(three_stages, NodeKill(at_s=20, node="orchestrator"))
+
+    assert run.manifest is not None
+    assert not run.manifest.finalize_received
+    assert node_of(run, "orchestrator").snapshots[-1].wall_ms - three_stages.epoch_ms <= 20_000
+    assert node_of(run, "stage-0").snapshots[-1].wall_ms - three_stages.epoch_ms >= 50_000
+
+
+def test_a_peer_path_that_is_down_shows_beside_healthy_tunnels(three_stages: Scenario) -> None:
+    run = ran(three_stages, PeerPathDown(at_s=20, source="stage-0", target="stage-1"))
+
+    for label in ("stage-0", "stage-1"):
+        node = node_of(run, label)
+        assert [r for r in node.records if isinstance(r.event, LinkLost)]
+        iroh = node.snapshots[-1].raw_body["iroh"]
+        assert isinstance(iroh, dict)
+        assert iroh["relay_session"]["status"] == "connected"
+    assert not [r for r in node_of(run, "stage-2").records if isinstance(r.event, LinkLost)]
+
+
+def test_equal_seeds_give_equal_bytes(three_stages: Scenario) -> None:
+    short = structs.replace(three_stages, duration_s=30)
+
+    assert simulate(short, seed=4)[0].sha256 == simulate(short, seed=4)[0].sha256
+    assert simulate(short, seed=4)[0].sha256 != simulate(short, seed=5)[0].sha256

@@ -1,0 +1,237 @@
+"""How a child ends, and what its owner hears of it. Real children, every event loop."""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+from swactor_process import (
+    LinePart,
+    Lines,
+    Null,
+    ProcessExited,
+    ProcessOutput,
+    ProcessReady,
+    ProcessReadyOverdue,
+    ProcessSpec,
+    ProcessStarted,
+    ReadyOnLine,
+    Stream,
+    TailOnly,
+)
+
+from .conftest import Node, eventually, python, sh
+
+
+async def test_exit_is_told_although_a_grandchild_keeps_the_pipe(node: Node) -> None:
+    """FC-001."""
+    owned = await node.start(sh("sleep 30 & echo $!; sleep 0.1; exit 3"))
+
+    exited = await owned.first(ProcessExited, timeout_s=1.0)
+
+    assert (exited.exit_code, exited.signal) == (3, None)
+    assert not exited.eof_reached
+    assert exited.survivors == (int(owned.lines()[0]),)
+    os.kill(exited.survivors[0], signal.SIGKILL)
+
+
+async def test_reading_goes_on_while_a_grandchild_writes_until_the_linger_time_is_over(node: Node) -> None:
+    """FC-001: output keeps coming, and the bound holds all the same."""
+    loop = "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); sleep 0.05; done"
+    owned = await node.start(sh(f"({loop}) & exit 0", linger_s=0.8))
+
+    exited = await owned.first(ProcessExited, timeout_s=3.0)
+
+    assert not exited.eof_reached
+    assert len(owned.lines()) >= 5
+    os.killpg(exited.pid, signal.SIGKILL)
+
+
+async def test_a_hundred_children_that_end_at_once_are_all_told_in_order(node: Node) -> None:
+    """FC-005."""
+    all_owned = [await node.start(sh("exit 11")) for _ in range(100)]
+
+    exits = [await owned.exited() for owned in all_owned]
+
+    assert Counter(exited.exit_code for exited in exits) == {11: 100}
+    assert all(
+        [type(heard) for heard in owned.heard] == [ProcessStarted, ProcessExited] for owned in all_owned
+    )
+    assert len({exited.spawn_id for exited in exits}) == 100
+
+
+@pytest.mark.parametrize(("when", "answer"), [("before", "9 None False"), ("after", "None None True")])
+async def test_a_lost_status_is_said_to_be_lost(node: Node, when: str, answer: str) -> None:
+    """FC-006."""
+    owned = await node.start(python("spawn_with_sigchld_ignored.py", when))
+
+    exited = await owned.exited()
+
+    assert (exited.exit_code, exited.stderr_tail) == (0, "")
+    assert owned.lines() == [answer]
+
+
+async def test_an_owner_that_reads_slowly_neither_blocks_the_child_nor_loses_the_exit(node: Node) -> None:
+    """FC-008: everything is drained; what the full mailbox does not take is counted."""
+    owned = await node.start(sh("seq 1 200000"))
+
+    exited = await owned.exited()
+
+    assert exited.exit_code == 0
+    assert len(owned.lines()) + exited.dropped_lines == 200_000
+
+
+async def test_a_line_above_the_limit_comes_in_marked_pieces(node: Node) -> None:
+    """FC-009."""
+    owned = await node.start(
+        sh("head -c 2500 /dev/zero | tr '\\0' x; echo; echo after", stdout=Lines(line_max_bytes=1000))
+    )
+
+    await owned.exited()
+
+    outputs = owned.all(ProcessOutput)
+    assert [(len(output.line), output.part) for output in outputs] == [
+        (1000, LinePart.FIRST),
+        (1000, LinePart.MIDDLE),
+        (500, LinePart.LAST),
+        (5, LinePart.WHOLE),
+    ]
+
+
+async def test_bytes_that_are_no_text_do_not_end_the_stream(node: Node) -> None:
+    """FC-010."""
+    owned = await node.start(sh(r"printf 'a\210b\nnext\n'"))
+
+    await owned.exited()
+
+    first, second = owned.all(ProcessOutput)
+    assert (first.line, first.text) == (b"a\x88b", "a\N{REPLACEMENT CHARACTER}b")
+    assert second.text == "next"
+
+
+async def test_the_exit_carries_the_last_words(node: Node) -> None:
+    """FC-011, FC-020: twenty times, and always the very last bytes."""
+    script = "head -c 60000 /dev/zero | tr '\\0' e >&2; printf FINAL >&2; exit 2"
+    all_owned = [await node.start(sh(script, stderr=TailOnly())) for _ in range(20)]
+
+    for owned in all_owned:
+        exited = await owned.exited()
+        assert exited.stderr_tail.endswith("eFINAL")
+        assert len(exited.stderr_tail) == 8_192
+        assert type(owned.heard[-1]) is ProcessExited
+
+
+async def test_an_unfinished_last_line_is_delivered_and_marked(node: Node) -> None:
+    """FC-012."""
+    owned = await node.start(sh("printf 'half a line'"))
+
+    await owned.exited()
+
+    (output,) = owned.all(ProcessOutput)
+    assert (output.text, output.terminated, output.part) == ("half a line", False, LinePart.WHOLE)
+
+
+async def test_the_exit_says_why(node: Node) -> None:
+    """FC-020."""
+    owned = await node.start(sh("echo cannot open device >&2; exit 3", label="reader"))
+
+    exited = await owned.exited()
+
+    started = await owned.started()
+    assert (exited.exit_code, exited.signal, exited.asked_for, exited.escalated) == (3, None, False, False)
+    assert exited.stderr_tail == "cannot open device\n"
+    assert (exited.label, exited.pid, exited.spawn_id) == ("reader", started.pid, started.spawn_id)
+    assert exited.command == ("sh", "-c", "echo cannot open device >&2; exit 3")
+    assert 0 <= exited.uptime_ms < 5_000
+    assert exited.exited_at_ms >= started.started_at_ms > 1_600_000_000_000
+
+
+async def test_a_kill_from_outside_was_not_asked_for(node: Node) -> None:
+    """FC-021."""
+    owned = await node.start(sh("exec sleep 30"))
+    started = await owned.started()
+
+    os.kill(started.pid, signal.SIGKILL)
+
+    exited = await owned.exited()
+    assert (exited.signal, exited.exit_code) == (signal.SIGKILL, None)
+    assert (exited.asked_for, exited.escalated) == (False, False)
+
+
+async def test_a_child_has_no_descriptors_but_its_own(node: Node) -> None:
+    """FC-016."""
+    inheritable = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(inheritable, True)
+    try:
+        owned = await node.start(sh("for fd in /proc/self/fd/*; do echo ${fd##*/}; done"))
+        await owned.exited()
+    finally:
+        os.close(inheritable)
+
+    # 3 is the listing itself, where the shell does it in its own process.
+    assert set(owned.lines()) - {"3"} == {"0", "1", "2"}
+
+
+async def test_many_short_children_leave_no_zombie_and_no_descriptor(node: Node) -> None:
+    """FC-023."""
+    await (await node.start(sh("true"))).exited()  # from here on the orphan guard is there
+    before = _open_descriptors()
+
+    for _ in range(10):
+        batch = [await node.start(ProcessSpec(program="true", label="short")) for _ in range(20)]
+        for owned in batch:
+            await owned.exited()
+
+    await eventually(lambda: _open_descriptors() == before)
+    assert node.own_children() == []
+
+
+async def test_two_children_with_one_label_are_two(node: Node) -> None:
+    """FC-025."""
+    one = await node.start(sh("sleep 30", label="worker"))
+    two = await node.start(sh("sleep 30", label="worker"))
+
+    first, second = await one.started(), await two.started()
+
+    assert first.label == second.label
+    assert first.spawn_id != second.spawn_id
+    assert first.pid != second.pid
+    assert first.start_time is not None
+    assert first.process != second.process
+
+
+async def test_readiness_is_told_once_between_start_and_exit(node: Node) -> None:
+    rule = ReadyOnLine(pattern="^listening", stream=Stream.STDERR)
+    owned = await node.start(sh("echo loading >&2; echo listening >&2; echo listening >&2", readiness=rule))
+
+    await owned.exited()
+
+    kinds = [type(heard) for heard in owned.heard]
+    assert kinds.count(ProcessReady) == 1
+    assert kinds.index(ProcessReady) > kinds.index(ProcessOutput)
+
+
+async def test_a_child_that_is_not_ready_in_time_is_told_and_runs_on(node: Node) -> None:
+    owned = await node.start(sh("read line; exit 5", readiness=ReadyOnLine(deadline_s=0.05)))
+
+    overdue = await owned.first(ProcessReadyOverdue)
+
+    assert overdue.after_ms >= 50
+    assert owned.all(ProcessExited) == []
+
+
+async def test_streams_attached_to_nothing_are_at_their_end(node: Node) -> None:
+    owned = await node.start(sh("echo out; echo err >&2; exit 1", stdout=Null(), stderr=Null()))
+
+    with anyio.fail_after(5):
+        exited = await owned.exited()
+
+    assert (exited.exit_code, exited.eof_reached, exited.stderr_tail) == (1, True, "")
+    assert owned.lines() == []
+
+
+def _open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

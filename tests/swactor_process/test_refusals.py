@@ -1,0 +1,92 @@
+"""What the owner hears when nothing could be started: who or what to look at. Real refusals of the kernel."""
+
+from pathlib import Path
+
+import pytest
+
+from swactor_process import ProcessSpec, SpawnFailed, SpawnRole
+
+from .conftest import Node, sh
+
+
+def _file(path: Path, text: str, mode: int = 0o755) -> str:
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+async def _refused(node: Node, spec: ProcessSpec) -> SpawnFailed:
+    owned = await node.start(spec)
+    failed = await owned.failed()
+    assert owned.heard == [failed]
+    return failed
+
+
+async def test_a_missing_program(node: Node) -> None:
+    """FC-013."""
+    failed = await _refused(node, ProcessSpec(program="no-such-program", label="x"))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("ENOENT", SpawnRole.PROGRAM, "no-such-program")
+
+
+async def test_a_missing_directory(node: Node, tmp_path: Path) -> None:
+    """FC-013."""
+    cwd = str(tmp_path / "nowhere")
+
+    failed = await _refused(node, sh("true", cwd=cwd))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("ENOENT", SpawnRole.CWD, cwd)
+
+
+async def test_a_directory_that_is_a_file(node: Node, tmp_path: Path) -> None:
+    """FC-013."""
+    cwd = _file(tmp_path / "file", "")
+
+    failed = await _refused(node, sh("true", cwd=cwd))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("ENOTDIR", SpawnRole.CWD, cwd)
+
+
+@pytest.mark.parametrize("kind", ["no x bit", "directory"])
+async def test_something_that_may_not_be_executed(node: Node, tmp_path: Path, kind: str) -> None:
+    """FC-013."""
+    program = _file(tmp_path / "file", "#!/bin/sh\n", 0o644) if kind == "no x bit" else str(tmp_path)
+
+    failed = await _refused(node, ProcessSpec(program=program, label="x"))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("EACCES", SpawnRole.PERMISSION, program)
+
+
+@pytest.mark.parametrize("text", ["echo hi\n", ""])
+async def test_a_script_without_a_first_line(node: Node, tmp_path: Path, text: str) -> None:
+    """FC-014."""
+    program = _file(tmp_path / "script", text)
+
+    failed = await _refused(node, ProcessSpec(program=program, label="x"))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("ENOEXEC", SpawnRole.FORMAT, program)
+    assert "no #! line" in failed.message
+
+
+async def test_a_script_whose_interpreter_is_missing(node: Node, tmp_path: Path) -> None:
+    """FC-014: the script itself does exist."""
+    program = _file(tmp_path / "script", "#!/nope/interp\n")
+
+    failed = await _refused(node, ProcessSpec(program=program, label="x"))
+
+    assert (failed.errno_name, failed.role, failed.path) == ("ENOENT", SpawnRole.INTERPRETER, program)
+    assert "#! line" in failed.message
+
+
+async def test_an_argument_that_is_too_large(node: Node) -> None:
+    """FC-013."""
+    failed = await _refused(node, ProcessSpec(program="true", args=("x" * 200_000,), label="x"))
+
+    assert (failed.errno_name, failed.role) == ("E2BIG", SpawnRole.SIZE)
+
+
+async def test_the_owner_goes_on_after_a_refusal(node: Node) -> None:
+    """FC-013."""
+    await _refused(node, ProcessSpec(program="no-such-program", label="x"))
+
+    assert (await (await node.start(sh("exit 0"))).exited()).exit_code == 0

@@ -1,0 +1,61 @@
+"""What a spec refuses, and that it names the input and the rule."""
+
+from typing import Any
+
+import pytest
+
+from swactor_process import (
+    InvalidSpecError,
+    Lines,
+    ProcessError,
+    ProcessSpec,
+    ReadyOnLine,
+    SendSignal,
+    Stream,
+    TailOnly,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"program": ""}, "program"),
+        ({"program": "a\0b"}, "program"),
+        ({"program": "\ud800"}, "program"),
+        ({"args": ("fine", "a\0b")}, "args[1]"),
+        ({"cwd": ""}, "cwd"),
+        ({"cwd": "a\0b"}, "cwd"),
+        ({"env": {"": "x"}}, "env['']"),
+        ({"env": {"A=B": "x"}}, "env['A=B']"),
+        ({"env": {"A": "x\0"}}, "env['A']"),
+        ({"label": ""}, "label"),
+        ({"label": "two\nlines"}, "label"),
+        ({"label": "x" * 201}, "label"),
+        ({"grace_s": -1.0}, "grace_s"),
+        ({"deadline_s": float("inf")}, "deadline_s"),
+        ({"linger_s": float("nan")}, "linger_s"),
+        ({"tail_bytes": -1}, "tail_bytes"),
+        ({"stdout": TailOnly(), "readiness": ReadyOnLine()}, "readiness.stream"),
+    ],
+)
+def test_an_input_that_breaks_a_rule_is_named(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        ProcessSpec(**{"program": "p", "label": "l", **changes})
+
+    assert caught.value.field == field
+    assert caught.value.rule in str(caught.value)
+    assert isinstance(caught.value, ProcessError)
+
+
+def test_policies_and_commands_refuse_what_cannot_work() -> None:
+    with pytest.raises(InvalidSpecError, match="line_max_bytes"):
+        Lines(line_max_bytes=0)
+    with pytest.raises(InvalidSpecError, match="regular expression"):
+        ReadyOnLine(pattern="(")
+    with pytest.raises(InvalidSpecError, match="signal"):
+        SendSignal(4_711)
+
+
+def test_only_what_is_read_counts_as_piped() -> None:
+    assert ProcessSpec(program="p", label="l").piped() == (Stream.STDOUT, Stream.STDERR)
+    assert ProcessSpec(program="p", label="l", stdout=TailOnly()).command == ("p",)
