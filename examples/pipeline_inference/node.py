@@ -18,11 +18,8 @@ from swactor import ActorSystem, SwactorError
 from swactor.cluster import Cluster, ClusterConfig
 from swactor.cluster.transport import PeerAddress
 from swactor_diag.identity import identity_from_env, new_boot_id
-from swactor_diag.introspect.registry import RegistryIntrospector
-from swactor_diag.introspect.swim import SwimIntrospector
-from swactor_diag.introspect.transport import TransportIntrospector
 from swactor_diag.ports import Ports
-from swactor_diag.supervisor import Diagnostics
+from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import ProcessSpec
 
 OnStopRequest = Callable[[Callable[[], None]], object]
@@ -106,11 +103,7 @@ async def running_node(
             system,
             identity,
             ports=ports,
-            introspectors=(
-                TransportIntrospector(cluster.view, clock=ports.clock),
-                SwimIntrospector(cluster.view, clock=ports.clock),
-                RegistryIntrospector(cluster.view, clock=ports.clock),
-            ),
+            introspectors=of_cluster(cluster.view, clock=ports.clock),
         )
         await cluster.start()
         try:
