@@ -4,7 +4,7 @@ Owns: the order of turns, their budget, fairness towards other actors and toward
 Not here: what an actor does in its turn (`Cell.take_turn`).
 
 The run queue is what makes a message cheap: no task, future or context switch per message. The figures
-that led to it, and what a task per actor costs instead, are in ``docs/semantics.md``.
+that led to it come from ``benches/runtime.py``.
 """
 
 from __future__ import annotations

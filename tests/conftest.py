@@ -5,19 +5,21 @@ from typing import Any
 import pytest
 import uvloop
 
-ASYNCIO = ("asyncio", {})
-UVLOOP = ("asyncio", {"loop_factory": uvloop.new_event_loop})
-TRIO = ("trio", {})
+Backend = tuple[str, dict[str, Any]]
+
+ASYNCIO: Backend = ("asyncio", {})
+UVLOOP: Backend = ("asyncio", {"loop_factory": uvloop.new_event_loop})
+TRIO: Backend = ("trio", {})
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
+def anyio_backend() -> Backend:
     """Run a coroutine test on asyncio unless its module says otherwise."""
     return ASYNCIO
 
 
 @pytest.fixture(params=[ASYNCIO, UVLOOP, TRIO], ids=["asyncio", "uvloop", "trio"])
-def every_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+def every_backend(request: pytest.FixtureRequest) -> Backend:
     """Each supported event loop in turn; a module makes it its ``anyio_backend``."""
-    backend: tuple[str, dict[str, Any]] = request.param
+    backend: Backend = request.param
     return backend

@@ -48,9 +48,9 @@ class DemoProcess:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        while chunk := self._process.stdout.read1():
-            self._chunks.put(chunk.decode())
-        self._process.stdout.close()
+        with self._process.stdout as output:
+            while chunk := os.read(output.fileno(), 65_536):
+                self._chunks.put(chunk.decode())
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Return the first match of ``pattern`` in the output."""

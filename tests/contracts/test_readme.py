@@ -1,0 +1,42 @@
+"""The README must be true: its first example runs, and what it names exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_example_prints_what_it_says() -> None:
+    example = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0]
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
+    )
+    lines = re.sub(r"[\d.]+ s", "0.0 s", done.stdout).splitlines()
+    promised = re.search(r"It prints `(.*?)`, `(.*?)` and `(.*?)`\.", README.replace("\n", " "))
+    assert promised is not None
+    assert lines == list(promised.groups())
+
+
+def test_every_make_target_it_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"`make (\w+)(?![\w=])", README)):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_a_page_links_to_exists(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_a_page_names_exists(page: Path) -> None:
+    folders = "swactor|swactor_process|swactor_diag|sim|tests|benches|examples|docs"
+    for path in re.findall(rf"`((?:{folders})/(?:[\w./-]*\.(?:py|toml)|[\w/]*/)?)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
