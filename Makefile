@@ -10,7 +10,6 @@ PYTHON ?= python3
 VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
-PACKAGES := swactor swactor_process swactor_diag sim examples tests benches
 
 .PHONY: help demo test check format lint types layers tests sim bench clean
 
@@ -51,11 +50,11 @@ check: test
 
 format: $(VENV)/installed-dev
 	@echo "== format"
-	@$(BIN)/ruff format --check $(PACKAGES)
+	@$(BIN)/ruff format --check --quiet .
 
 lint: $(VENV)/installed-dev
 	@echo "== lint"
-	@$(BIN)/ruff check $(PACKAGES)
+	@$(BIN)/ruff check --quiet .
 
 types: $(VENV)/installed-dev
 	@echo "== types"

@@ -194,7 +194,8 @@ async def main(slices: int) -> None:
         async def start_async(handler: Callable[[Any], Any]) -> Tell:
             return (await system.spawn(CallsAsync(handler), mailbox=roomy)).tell
 
-        print(f"Python {sys.version.split()[0]}; speed relative to a bare deque, future and task; {slices} slices")
+        python = sys.version.split()[0]
+        print(f"Python {python}; speed relative to a bare deque, future and task; {slices} slices")
         print(f"{'':24}{'sync':>8}{'async':>8}")
         for title, work in (("tell, one to one", tell), ("ring of 100", ring)):
             rows: list[list[float]] = [[], [], []]
@@ -222,6 +223,8 @@ async def main(slices: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--slices", type=int, default=7, help="alternations of each workload (default: 7)")
     asyncio.run(main(parser.parse_args().slices))

@@ -16,9 +16,11 @@ def public_packages() -> list[str]:
     found = []
     for root in (swactor, swactor_process, swactor_diag):
         found.append(root.__name__)
-        for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-            if info.ispkg and not any(part.startswith("_") for part in info.name.split(".")):
-                found.append(info.name)
+        found += [
+            info.name
+            for info in pkgutil.walk_packages(root.__path__, root.__name__ + ".")
+            if info.ispkg and not any(part.startswith("_") for part in info.name.split("."))
+        ]
     return found
 
 

@@ -34,4 +34,5 @@ async def test_peers_know_at_once_that_it_left_and_it_waits_for_nobody(world: Wo
 
     assert took_s < 2.0
     assert other.state_of(leaver) is MemberState.DEAD
-    assert [event.reason for event in other.of(SwimTransition) if event.peer == leaver.key.node_id][-1] == "left"
+    reasons = [event.reason for event in other.of(SwimTransition) if event.peer == leaver.key.node_id]
+    assert reasons[-1] == "left"
