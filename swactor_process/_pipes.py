@@ -13,7 +13,7 @@ from swactor_process.spawner import WriteOutcome
 
 CHUNK_BYTES = 65_536
 CHUNKS_REST = 64
-CHUNKS_A_TURN = 4
+CHUNKS_A_TURN = 1
 """One child that writes without end gets this many reads, then the others have their turn."""
 
 

@@ -152,7 +152,11 @@ class Stage(Actor[StageMessage]):
     # -- from the worker ------------------------------------------------------------------------------------
 
     def _worker_said(self, ctx: Context[StageMessage], line: bytes) -> None:
-        result: Result = msgspec.json.decode(line, type=Result)
+        try:
+            result: Result = msgspec.json.decode(line, type=Result)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._give_up(ctx, f"worker said something that is no result: {error}")
+            return
         match result:
             case Ready():
                 ctx.emit(Custom(kind="worker_ready", fields={"stage": self._name, "layers": result.layers}))

@@ -40,3 +40,14 @@ def test_seeds_one_after_another_equal_seeds_alone(small: Scenario) -> None:
 
     assert alone == again
     assert len(set(alone.values())) == 3
+
+
+def test_a_simulation_loads_no_library_that_reaches_the_outside() -> None:
+    heavy = ("aiohttp", "iroh", "psutil", "cryptography", "uvloop")
+    script = f"import sim.world, sys; print([name for name in {heavy} if name in sys.modules])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"

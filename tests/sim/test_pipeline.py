@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sim.scenario import ChildKill, Fault, NodeKill, PeerPathDown, Scenario, parse
+from sim.scenario import ChildKill, Fault, NodeKill, PeerPathDown, Scenario, load
 from sim.world import World, simulate
 from swactor.cluster.events import LinkLost
 from swactor_diag.postproc.load import Node, Run, load_run
@@ -15,9 +15,8 @@ FILE = Path(__file__).parents[2] / "sim" / "scenarios" / "three_stages.toml"
 
 
 @pytest.fixture
-def three_stages(apps: Path) -> Scenario:
-    text = FILE.read_text(encoding="utf-8").replace("examples.pipeline_inference.simulated:", "pipeline_app:")
-    return parse(text, file=str(FILE))
+def three_stages() -> Scenario:
+    return load(FILE)
 
 
 def ran(scenario: Scenario, *faults: Fault, seconds: float = 60) -> Run:
@@ -70,6 +69,18 @@ def test_a_peer_path_that_is_down_shows_beside_healthy_tunnels(three_stages: Sce
         assert isinstance(iroh, dict)
         assert iroh["relay_session"]["status"] == "connected"
     assert not [r for r in node_of(run, "stage-2").records if isinstance(r.event, LinkLost)]
+
+
+def test_a_killed_relay_takes_tunnels_and_links_with_it(three_stages: Scenario) -> None:
+    run = ran(three_stages, NodeKill(at_s=20, node="relay"))
+
+    stage = node_of(run, "stage-1")
+    lost = [r for r in stage.records if isinstance(r.event, LinkLost)]
+    assert {r.event.cause.value for r in lost if isinstance(r.event, LinkLost)} == {"heartbeat"}
+    iroh = stage.snapshots[-1].raw_body["iroh"]
+    assert isinstance(iroh, dict)
+    assert iroh["relay_session"]["status"] != "connected"
+    assert node_of(run, "relay").snapshots[-1].wall_ms - three_stages.epoch_ms <= 20_000
 
 
 def test_equal_seeds_give_equal_bytes(three_stages: Scenario) -> None:

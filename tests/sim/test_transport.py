@@ -146,6 +146,21 @@ async def test_data_waits_out_a_cut_and_arrives_after_it() -> None:
     assert far.heard.losses == near.heard.losses == []
 
 
+async def test_a_write_that_was_dropped_does_not_let_the_next_one_overtake_it() -> None:
+    lab = Lab()
+    near, far = await lab.connected()
+    lab.network.cut("a", "relay")
+    near.connection.write(b"first ")
+    lab.network.heal("a", "relay")
+    near.connection.write(b"second")
+
+    await anyio.sleep(0.09)  # the second has arrived, the first is not even repeated
+    assert far.heard.data == b""
+    await anyio.sleep(2)
+
+    assert far.heard.data == b"first second"
+
+
 async def test_a_close_reaches_both_sides_once_with_its_code() -> None:
     near, far = await Lab().connected()
 
@@ -299,7 +314,7 @@ async def test_facts_name_relay_tunnel_and_path() -> None:
 
 async def test_start_goes_on_without_a_relay() -> None:
     lab = Lab()
-    lab.relay.stop()
+    lab.relay.die()
 
     near = await lab.node(A)
 

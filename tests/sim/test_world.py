@@ -9,9 +9,11 @@ from sim.errors import ScenarioError, SimulationError
 from sim.node import NodeState
 from sim.scenario import (
     ChildKill,
+    ClockJump,
     Cut,
     EdgeSpec,
     Fault,
+    HostDown,
     LinkSpec,
     NodeKill,
     Scenario,
@@ -146,6 +148,32 @@ async def test_a_cut_node_catches_up_after_the_cut(small: Scenario) -> None:
 
         assert before <= 3
         assert stored(world, "left").snapshots == 19
+
+
+async def test_a_host_that_is_down_is_silent_for_a_while(small: Scenario) -> None:
+    scenario = with_faults(small, HostDown(at_s=10, host="left", for_s=20))
+    async with World(scenario, seed=1) as world:
+        await world.run_for(seconds=29)
+        assert stored(world, "left").snapshots <= 2
+        await world.run_for(seconds=60)
+
+        assert stored(world, "left").snapshots >= 16
+
+
+async def test_without_a_collector_nodes_run_on(small: Scenario) -> None:
+    async with World(with_faults(small, NodeKill(at_s=10, node="collector")), seed=1) as world:
+        await world.run_for(seconds=30)
+
+        assert world.node("left").state is NodeState.RUNNING
+        assert stored(world, "left").snapshots <= 2
+
+
+async def test_a_wall_clock_may_jump_while_a_node_runs(small: Scenario) -> None:
+    scenario = with_faults(small, ClockJump(at_s=10, node="left", offset_ms=-60_000))
+    async with World(scenario, seed=1) as world:
+        await world.run_for(seconds=20)
+
+        assert world.node("left").parts.clock.wall_ms() == world.clock.wall_ms() - 60_000
 
 
 def test_faults_are_applied_at_their_time_and_end_up_in_the_bundle(small: Scenario) -> None:

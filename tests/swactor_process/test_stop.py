@@ -170,6 +170,7 @@ async def test_bytes_told_and_not_written_are_counted(node: Node) -> None:
     await owned.line("closed")
 
     owned.process.tell(WriteStdin(b"0123456789"))
+    assert await owned.process.ask(WriteStdin(b"again")) is WriteOutcome.CHILD_GONE
     owned.process.tell(Stop())
 
     exited = await owned.exited()

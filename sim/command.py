@@ -1,0 +1,67 @@
+"""``swactor sim``, also ``python -m sim``: run a scenario and say what came out.
+
+Owns: arguments, what is printed and written. Not here: the run (`sim.world`), the summary
+(`swactor_diag.postproc`).
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.errors import ScenarioError, SimulationError
+from swactor_diag.cli.console import CommandError, Exit, put, say
+
+app = typer.Typer(
+    help="Run a scenario in virtual time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def sim() -> None:
+    """Run a scenario in virtual time."""
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A scenario: <name>.toml.")],
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Equal seeds give equal bytes.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for bundle.tar.gz and summary.md.")
+    ] = None,
+) -> None:
+    """Run a scenario to its end and print its figures; with --out write its bundle and summary."""
+    from sim import scenario, world  # late: slow to import
+
+    started_s = time.perf_counter()
+    try:
+        loaded = scenario.load(file)
+        bundle, virtual_ns = world.simulate(loaded, seed=seed, file=str(file))
+    except ScenarioError as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+    except SimulationError as exc:
+        raise CommandError(str(exc)) from exc
+    say(f"seed      {seed}")
+    say(f"virtual   {virtual_ns / 1e9:g} s")
+    say(f"cpu       {time.process_time():.2f} s in this process so far")
+    say(f"wall      {time.perf_counter() - started_s:.2f} s for the run")
+    if out is not None:
+        from swactor_diag.postproc import load, summary  # late too
+
+        text = summary.render(load.load_run(bundle.archive))
+        _write(out / "bundle.tar.gz", bundle.archive)
+        _write(out / "summary.md", text.encode())
+    put(f"sha256    {bundle.sha256} of the tar")
+
+
+def _write(target: Path, data: bytes) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    except OSError as exc:
+        raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
+    say(f"wrote     {target}")

@@ -1,0 +1,288 @@
+"""What is simulated: nodes, network, programs and faults, read from a TOML file into frozen values.
+
+Owns: the scenario format, and that every broken rule is reported with file, field and rule.
+Not here: what a boot function or a program does (named by dotted path, loaded by `load_named`), applying a
+fault (`sim.faults`).
+"""
+
+import importlib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from sim.errors import ScenarioError
+from sim.network import Edge
+from swactor.relay import CloseReason
+
+COLLECTOR = "collector"
+"""The host of the collector; it can be cut off like any other."""
+
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+Seconds = Annotated[float, Meta(ge=0)]
+DottedPath = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+Milliseconds = Annotated[float, Meta(ge=0)]
+Ppm = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class EdgeSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One-way latency and loss."""
+
+    latency_ms: Milliseconds = 20.0
+    jitter_ms: Milliseconds = 5.0
+    loss_ppm: Ppm = 0
+
+    def edge(self) -> Edge:
+        """Return it in the network's integers."""
+        return Edge(
+            base_ns=round(self.latency_ms * 1_000_000),
+            jitter_ns=round(self.jitter_ms * 1_000_000),
+            loss_ppm=self.loss_ppm,
+        )
+
+
+class LinkSpec(EdgeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The edge between two hosts, in both directions unless ``one_way``."""
+
+    source: Name
+    target: Name
+    one_way: bool = False
+
+
+class NodeSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process of the run. ``boot`` is the production function; ``config`` is handed to it.
+
+    Filled in, in ``config`` and ``environ``: ``{run_id}``, ``{relay_url}`` and ``{node_id:NAME}``.
+    """
+
+    name: Name
+    role: str
+    boot: DottedPath
+    start_s: Seconds = 0.0
+    clock_offset_ms: int = 0
+    config: dict[str, object] = {}
+    environ: dict[str, str] = {}
+
+
+class RelaySpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The relay that all nodes use."""
+
+    name: Name = "relay"
+    port: Annotated[int, Meta(ge=1, le=65_535)] = 7843
+    clock_offset_ms: int = 0
+
+
+class ProgramSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a child process does when a node spawns ``program``: a factory for the scripted spawner."""
+
+    program: str
+    script: DottedPath
+
+
+class NodeKill(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="node_kill"
+):
+    """SIGKILL of a node, of the relay or of the collector: nothing leaves it after this."""
+
+    at_s: Seconds
+    node: Name
+
+
+class HostDown(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="host_down"
+):
+    """A host neither sends nor receives for ``for_s`` seconds (absent: until the end); its code runs on."""
+
+    at_s: Seconds
+    host: Name
+    for_s: Seconds | None = None
+
+
+class ClockJump(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="clock_jump"
+):
+    """The wall clock of a node is ``offset_ms`` wrong from now on."""
+
+    at_s: Seconds
+    node: Name
+    offset_ms: int
+
+
+class Cut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="cut"):
+    """Nothing gets from ``source`` to ``target`` for ``for_s`` seconds (absent: until the end)."""
+
+    at_s: Seconds
+    source: Name
+    target: Name
+    one_way: bool = False
+    for_s: Seconds | None = None
+
+
+class PeerPathDown(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="peer_path_down"
+):
+    """The relay drops what ``source`` sends to ``target``; both tunnels stay up and look healthy."""
+
+    at_s: Seconds
+    source: Name
+    target: Name
+    one_way: bool = False
+    for_s: Seconds | None = None
+
+
+class TunnelClose(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="tunnel_close"
+):
+    """The relay ends the session of a node."""
+
+    at_s: Seconds
+    node: Name
+    reason: CloseReason = CloseReason.EVICTED
+
+
+class ChildKill(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="child_kill"
+):
+    """A signal from outside hits the child processes of a node that run ``program``."""
+
+    at_s: Seconds
+    node: Name
+    program: str
+    signal: Annotated[int, Meta(ge=1, le=64)] = 9
+
+
+Fault = NodeKill | HostDown | ClockJump | Cut | PeerPathDown | TunnelClose | ChildKill
+
+
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a world is made of, besides the seed."""
+
+    name: Name
+    duration_s: Annotated[float, Meta(gt=0, le=86_400)]
+    epoch_ms: Annotated[int, Meta(ge=0)] = 1_700_000_000_000
+    network: EdgeSpec = EdgeSpec()
+    link: tuple[LinkSpec, ...] = ()
+    relay: RelaySpec = RelaySpec()
+    node: Annotated[tuple[NodeSpec, ...], Meta(min_length=1)]
+    program: tuple[ProgramSpec, ...] = ()
+    fault: tuple[Fault, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all hosts: the collector's, the relay's, the nodes'."""
+        return (COLLECTOR, self.relay.name, *(node.name for node in self.node))
+
+
+def load(path: Path) -> Scenario:
+    """Return the scenario in ``path``.
+
+    Raises:
+        ScenarioError: the file cannot be read, is not TOML, or breaks a rule.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise ScenarioError(str(path), "file", exc.strerror or str(exc)) from exc
+    return parse(text, file=str(path))
+
+
+def parse(text: str, *, file: str) -> Scenario:
+    """Return the scenario that ``text`` describes; ``file`` is what errors call it.
+
+    Raises:
+        ScenarioError: it is not TOML, or breaks a rule.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ScenarioError(file, "file", f"is not TOML: {exc}") from exc
+    try:
+        scenario = msgspec.convert(table, Scenario)
+    except msgspec.ValidationError as exc:
+        field, rule = _where(str(exc))
+        raise ScenarioError(file, field, rule) from exc
+    _check_names(scenario, file)
+    return scenario
+
+
+def load_named(path: str, *, file: str, field: str) -> Callable[..., object]:
+    """Return what the dotted path ``package.module:name`` names.
+
+    Raises:
+        ScenarioError: there is no such module or name, or it cannot be called.
+    """
+    module_name, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as exc:
+        raise ScenarioError(file, field, f"{path} cannot be loaded: {exc}") from exc
+    if not callable(found):
+        raise ScenarioError(file, field, f"{path} is not a function")
+    result: Callable[..., object] = found
+    return result
+
+
+def _where(message: str) -> tuple[str, str]:
+    """Split msgspec's message into the field and the rule."""
+    found = re.fullmatch(r"(?P<rule>.*) - at `\$\.?(?P<field>.*)`", message, re.DOTALL)
+    if found is None:
+        return "file", message
+    return found["field"] or "file", found["rule"]
+
+
+def _check_names(scenario: Scenario, file: str) -> None:
+    names = scenario.names()
+    for number, node in enumerate(scenario.node):
+        if names.count(node.name) > 1:
+            raise ScenarioError(file, f"node[{number}].name", f"{node.name!r} is there twice")
+    known = frozenset(names)
+    for number, link in enumerate(scenario.link):
+        _check_known(known, file, f"link[{number}]", source=link.source, target=link.target)
+    nodes = frozenset(node.name for node in scenario.node)
+    for number, fault in enumerate(scenario.fault):
+        field = f"fault[{number}]"
+        match fault:
+            case Cut():
+                _check_known(known, file, field, source=fault.source, target=fault.target)
+            case PeerPathDown():
+                _check_known(nodes, file, field, source=fault.source, target=fault.target)
+            case HostDown():
+                _check_known(known, file, field, host=fault.host)
+            case NodeKill():
+                _check_known(known, file, field, node=fault.node)
+            case ClockJump() | TunnelClose() | ChildKill():
+                _check_known(nodes, file, field, node=fault.node)
+        if fault.at_s > scenario.duration_s:
+            raise ScenarioError(file, f"{field}.at_s", f"after the end of the run ({scenario.duration_s} s)")
+    _check_programs(scenario, file)
+
+
+def _check_programs(scenario: Scenario, file: str) -> None:
+    programs = [program.program for program in scenario.program]
+    for number, program in enumerate(programs):
+        if programs.count(program) > 1:
+            raise ScenarioError(file, f"program[{number}].program", f"{program!r} is there twice")
+
+
+def _check_known(known: frozenset[str], file: str, field: str, **names: str) -> None:
+    for key, name in names.items():
+        if name not in known:
+            raise ScenarioError(
+                file, f"{field}.{key}", f"there is no host {name!r} here; known: {sorted(known)}"
+            )
+
+
+def filled(value: object, words: Mapping[str, str]) -> object:
+    """Return ``value`` with every ``{word}`` in its strings replaced; other braces stay."""
+    if isinstance(value, str):
+        for word, text in words.items():
+            value = value.replace("{" + word + "}", text)
+        return value
+    if isinstance(value, dict):
+        return {key: filled(item, words) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, words) for item in value]
+    return value

@@ -1,0 +1,46 @@
+"""The command: what it prints and writes, and how it fails."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sim.command import app
+from swactor_diag.cli.console import CommandError, Exit
+
+
+def test_a_run_prints_its_digest_and_writes_bundle_and_summary(apps: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made" / "here"
+
+    result = CliRunner().invoke(app, ["run", str(apps / "small.toml"), "--seed", "7", "--out", str(out)])
+
+    assert result.exit_code == 0
+    assert "seed      7" in result.output
+    assert "virtual   60 s" in result.output
+    assert "of the tar" in result.stdout
+    assert (out / "bundle.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert "# Run small-7" in (out / "summary.md").read_text(encoding="utf-8")
+
+
+def test_without_out_nothing_is_written(apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert CliRunner().invoke(app, ["run", str(apps / "small.toml")]).exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scenario_that_cannot_be_read_is_wrong_input(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "nothing.toml")])
+
+    assert isinstance(result.exception, CommandError)
+    assert result.exception.status is Exit.WRONG_INPUT
+    assert "nothing.toml: file: No such file" in str(result.exception)
+
+
+def test_a_bundle_that_cannot_be_written_is_a_failure(apps: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+
+    result = CliRunner().invoke(app, ["run", str(apps / "small.toml"), "--out", str(tmp_path / "taken")])
+
+    assert isinstance(result.exception, CommandError)
+    assert result.exception.status is Exit.FAILURE
