@@ -152,6 +152,25 @@ class _TrioWaiter(Generic[T]):
         return cast("T", self._value)
 
 
+class _Switch:
+    """A task that is off at once when it is cancelled, also before its first step.
+
+    A trio task notices its cancellation only at its next checkpoint. Until then the descriptor that it would
+    wait for may belong to somebody else.
+    """
+
+    __slots__ = ("is_on", "task")
+
+    def __init__(self) -> None:
+        self.is_on = True
+        self.task: Cancellable | None = None
+
+    def cancel(self) -> None:
+        self.is_on = False
+        if self.task is not None:
+            self.task.cancel()
+
+
 class TrioLoop:
     """The running trio loop. Tasks are trio system tasks, so they outlive the scope that created them."""
 
@@ -189,12 +208,15 @@ class TrioLoop:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` after ``delay_s`` seconds."""
+        timer = _Switch()
 
         async def sleep_then_call() -> None:
             await self._trio.sleep(max(0.0, delay_s))
-            _call(callback)
+            if timer.is_on:
+                _call(callback)
 
-        return self.start_task(sleep_then_call(), name="swactor timer")
+        timer.task = self.start_task(sleep_then_call(), name="swactor timer")
+        return timer
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a system task under a cancel scope of its own."""
@@ -209,27 +231,28 @@ class TrioLoop:
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is readable."""
-        return self.start_task(
-            self._watch(self._trio.lowlevel.wait_readable, descriptor, callback), name="swactor reader"
-        )
+        return self._watch(self._trio.lowlevel.wait_readable, descriptor, callback)
 
     def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is writable."""
-        return self.start_task(
-            self._watch(self._trio.lowlevel.wait_writable, descriptor, callback), name="swactor writer"
-        )
+        return self._watch(self._trio.lowlevel.wait_writable, descriptor, callback)
 
-    async def _watch(
+    def _watch(
         self, wait: Callable[[int], Coroutine[Any, Any, None]], descriptor: int, callback: Callable[[], None]
-    ) -> None:
-        while True:
-            try:
-                await wait(descriptor)
-            except (self._trio.ClosedResourceError, OSError):
-                return  # the owner closed the descriptor before it called the watch off
-            _call(callback)
-            # The callback may have called this watch off; notice it before the descriptor is touched again.
-            await self._trio.lowlevel.checkpoint()
+    ) -> Cancellable:
+        watch = _Switch()
+
+        async def watch_until_off() -> None:
+            while watch.is_on:
+                try:
+                    await wait(descriptor)
+                except (self._trio.ClosedResourceError, OSError):
+                    return  # the owner closed the descriptor before it called the watch off
+                if watch.is_on:
+                    _call(callback)
+
+        watch.task = self.start_task(watch_until_off(), name="swactor watch")
+        return watch
 
     def waiter(self) -> Waiter[T]:
         """Return a waiter that reschedules its task directly."""

@@ -54,7 +54,9 @@ FromWorker: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFa
 
 ORCHESTRATOR = "orchestrator"
 LOOK_PERIOD_S = 0.1
-"""How often a next stage that is not known yet is looked for."""
+"""How often somebody who is not known yet is looked for."""
+LOOKS_MAX = 100
+"""How many times a failing stage looks for the orchestrator, to tell it why."""
 
 
 def stage_name(index: int) -> str:
@@ -75,11 +77,17 @@ class StagePlace:
         return stage_name(self.index + 1) if self.index + 1 < self.count else ORCHESTRATOR
 
 
+class Report(msgspec.Struct, frozen=True):
+    """Time to look again for the orchestrator, which is to hear why this stage fails."""
+
+    looks_left: int
+
+
 class Join(msgspec.Struct, frozen=True):
     """Time to see whether this stage can take its name."""
 
 
-StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join | Report
 
 
 class Stage(Actor[StageMessage]):
@@ -119,6 +127,7 @@ class Stage(Actor[StageMessage]):
                 if isinstance(message, ProcessExited):
                     self._worker_ended(ctx, message)
             case SpawnFailed():
+                self._worker = None
                 self._give_up(ctx, f"worker could not be started: {message.message}")
             case ProcessOutput(stream=Stream.STDOUT):
                 self._worker_said(ctx, message.line)
@@ -134,6 +143,8 @@ class Stage(Actor[StageMessage]):
                 self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
             case Join():
                 self._join(ctx)
+            case Report(looks_left):
+                self._report(ctx, looks_left)
             case Shutdown():
                 self._shut_down(ctx)
 
@@ -183,15 +194,21 @@ class Stage(Actor[StageMessage]):
 
     def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
         self._worker = None
-        if self._failure is None and not exited.asked_for:
-            self._give_up(ctx, f"worker {exited.describe()}")
-        else:
+        if self._failure is not None or exited.asked_for:
             ctx.stop(self._failure)
+        else:
+            self._give_up(ctx, f"worker {exited.describe()}")
 
     def _give_up(self, ctx: Context[StageMessage], why: str) -> None:
-        """Tell the orchestrator, then end; the node ends with ``why`` as its result."""
+        """Have the orchestrator know, then end; the node ends with ``why`` as its result."""
         self._failure = why
+        self._report(ctx, looks_left=LOOKS_MAX)
+
+    def _report(self, ctx: Context[StageMessage], looks_left: int) -> None:
         orchestrator = self._cluster.whereis(ORCHESTRATOR)
+        if orchestrator is None and looks_left:
+            ctx.send_after(LOOK_PERIOD_S, Report(looks_left - 1))
+            return
         if orchestrator is not None:
-            orchestrator.tell(StageFailed(self._name, why))
+            orchestrator.tell(StageFailed(self._name, self._failure or "stopped"))
         self._shut_down(ctx)

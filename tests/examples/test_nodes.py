@@ -16,10 +16,11 @@ from examples.pipeline_inference.node import (
     run_orchestrator,
     run_stage,
 )
-from examples.pipeline_inference.simulated import scripted
+from examples.pipeline_inference.worker import Worker
 from sim.clock import WorldClock
 from sim.loop import VirtualLoop
 from sim.streams import SimRandom
+from swactor import ActorSystem
 from swactor.abc import Loop
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
@@ -54,6 +55,15 @@ class KeepingSink:
         pass
 
 
+def quick(spec: ProcessSpec) -> Script:
+    """The real worker, as a script that takes a moment for each position."""
+    worker = Worker(int(spec.args[0]), int(spec.args[1]))
+    return Script(
+        begin=(Say(worker.ready(), after_s=0.5),),
+        on_line=lambda line: [Say(result, after_s=0.005) for result in worker.handle(line)],
+    )
+
+
 class Pipeline:
     """An orchestrator and its stages, started together; ``said`` is what the orchestrator said."""
 
@@ -73,7 +83,7 @@ class Pipeline:
         """Return the ports of node ``number``; 0 is the orchestrator."""
 
         def spawner(loop: Loop) -> Spawner:
-            program = self._programs.get(number - 1, scripted)
+            program = self._programs.get(number - 1, quick)
             return ScriptedSpawner(loop, self._clock, programs={"worker": program})
 
         assert self._hub is not None
@@ -87,8 +97,6 @@ class Pipeline:
 
     async def run(self, *prompts: str) -> bool:
         """Run all nodes until the orchestrator has ended; return whether it answered."""
-        from swactor import ActorSystem
-
         async with ActorSystem(clock=self._clock) as hub_system:
             self._hub = MemoryHub(hub_system.loop)
             shared = RunConfig(run_id="test", token=TOKEN, stage_count=STAGES)
