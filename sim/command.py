@@ -31,10 +31,11 @@ def run(
     file: Annotated[Path, typer.Argument(help="A scenario: <name>.toml.")],
     seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Equal seeds give equal bytes.")] = 1,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for bundle.tar.gz and summary.md.")
+        Path | None, typer.Option("-o", "--out", help="Folder for the bundle; else runs/<scenario>-<seed>.")
     ] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="Also write what the bundle tells.")] = False,
 ) -> None:
-    """Run a scenario to its end and print its figures; with --out write its bundle and summary."""
+    """Run a scenario to its end, write its bundle and print its figures."""
     from sim import scenario, world  # late: slow to import
 
     started_s = time.perf_counter()
@@ -49,12 +50,13 @@ def run(
     say(f"virtual   {virtual_ns / 1e9:g} s")
     say(f"cpu       {time.process_time():.2f} s in this process so far")
     say(f"wall      {time.perf_counter() - started_s:.2f} s for the run")
-    if out is not None:
-        from swactor_diag.postproc import load, summary  # late too
+    folder = out or Path("runs") / f"{loaded.name}-{seed}"
+    _write(folder / "bundle.tar.gz", bundle.archive)
+    if summary:
+        from swactor_diag.postproc import load  # late too
+        from swactor_diag.postproc import summary as page
 
-        text = summary.render(load.load_run(bundle.archive))
-        _write(out / "bundle.tar.gz", bundle.archive)
-        _write(out / "summary.md", text.encode())
+        _write(folder / "summary.md", page.render(load.load_run(bundle.archive)).encode())
     put(f"sha256    {bundle.sha256} of the tar")
 
 

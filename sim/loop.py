@@ -155,23 +155,29 @@ class VirtualLoop(BaseEventLoop):
         self._timers.clear()
 
     def _run_once(self) -> None:
-        """Take one turn: jump when nothing is ready, then run what is ready or due now."""
+        """Run one instant: jump when nothing is ready, then take turns until nothing is left of it.
+
+        A turn runs what is ready or due now; what that makes ready is for the next turn, as on asyncio.
+        """
         ready, timers = self._ready, self._timers
         if not ready and not self._stopping:
             self._jump()
-        while timers and timers[0][0] <= self.now_ns:
-            timer = heapq.heappop(timers)[2]
-            if not timer._cancelled:
-                ready.append(timer)
-        turn = len(ready)
-        self._instant_callbacks += turn
-        if self._instant_callbacks > self._instant_callbacks_max:
-            callbacks, self._instant_callbacks = self._instant_callbacks, 0  # so that cleaning up can run
-            raise BusyLoopError(self.now_ns, callbacks, _callback_names(ready))
-        for _ in range(turn):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        while True:
+            while timers and timers[0][0] <= self.now_ns:
+                timer = heapq.heappop(timers)[2]
+                if not timer._cancelled:
+                    ready.append(timer)
+            turn = len(ready)
+            self._instant_callbacks += turn
+            if self._instant_callbacks > self._instant_callbacks_max:
+                callbacks, self._instant_callbacks = self._instant_callbacks, 0  # so that cleaning up can run
+                raise BusyLoopError(self.now_ns, callbacks, _callback_names(ready))
+            for _ in range(turn):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if not ready or self._stopping:
+                return
 
     def _jump(self) -> None:
         """Move time to the next timer that was not cancelled."""

@@ -20,6 +20,8 @@ TURN_MESSAGES = 64
 """Messages one actor handles before the next actor gets its turn."""
 DRAIN_BUDGET_NS = 5_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
+TURNS_A_LOOK = 4
+"""Turns between two looks at the clock; the budget begins with the first look."""
 INLINE_TURNS = 64
 """Turns that an ask runs inline before it waits like everybody else."""
 
@@ -58,19 +60,22 @@ class RunQueue:
 
     def _run(self, turns: int | None) -> None:
         ready = self._ready
-        ends_ns = self._clock.monotonic_ns() + DRAIN_BUDGET_NS
+        ends_ns = 0
+        taken = 0
         self._draining = True
         try:
             while ready:
                 cell = ready.popleft()
                 if cell.take_turn(TURN_MESSAGES):
                     ready.append(cell)
-                if turns is not None:
-                    turns -= 1
-                    if turns <= 0:
-                        break
-                if self._clock.monotonic_ns() >= ends_ns:
+                taken += 1
+                if taken == turns:
                     break
+                if ready and taken % TURNS_A_LOOK == 0:
+                    now_ns = self._clock.monotonic_ns()
+                    ends_ns = ends_ns or now_ns + DRAIN_BUDGET_NS
+                    if now_ns >= ends_ns:
+                        break
         finally:
             self._draining = False
         if ready and not self._woken:

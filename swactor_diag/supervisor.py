@@ -24,7 +24,6 @@ from swactor import (
     Supervisor,
 )
 from swactor.abc import Clock
-from swactor.cluster import ClusterView
 from swactor_diag.delivery.batches import BatchMaker
 from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipperFigures, ShipSnapshot
 from swactor_diag.delivery.sink import Sink
@@ -32,6 +31,7 @@ from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import new_boot_id
 from swactor_diag.introspect import EmptyProc, Introspector, introspector_actor
 from swactor_diag.introspect.actors import ActorsIntrospector
+from swactor_diag.introspect.cluster import ClusterSurfaces
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector
 from swactor_diag.introspect.process import ProcessIntrospector
 from swactor_diag.introspect.registry import RegistryIntrospector
@@ -77,12 +77,12 @@ def standard(system: ActorSystem, ports: Ports) -> tuple[Introspector[object], .
     )
 
 
-def of_cluster(view: Callable[[], ClusterView], *, clock: Clock) -> tuple[Introspector[object], ...]:
-    """Return the introspectors of a node that is part of a cluster: ``view`` is ``cluster.view``."""
+def of_cluster(cluster: ClusterSurfaces, *, clock: Clock) -> tuple[Introspector[object], ...]:
+    """Return the introspectors of a node that is part of ``cluster``."""
     return (
-        TransportIntrospector(view, clock=clock),
-        SwimIntrospector(view, clock=clock),
-        RegistryIntrospector(view, clock=clock),
+        TransportIntrospector(cluster, clock=clock),
+        SwimIntrospector(cluster, clock=clock),
+        RegistryIntrospector(cluster, clock=clock),
     )
 
 

@@ -103,7 +103,7 @@ async def running_node(
             system,
             identity,
             ports=ports,
-            introspectors=of_cluster(cluster.view, clock=ports.clock),
+            introspectors=of_cluster(cluster, clock=ports.clock),
         )
         await cluster.start()
         try:

@@ -8,16 +8,16 @@ from swactor.cluster.events import MemberState
 from swactor.cluster.members import SwimConfig
 from swactor.cluster.node import Cluster, ClusterConfig, ClusterNotRunningError
 from swactor.cluster.remote import LinkLostError, RemoteHandlerError, RemoteRef
-from swactor.cluster.views import ClusterView, ConnectionView, MemberView, NamesView, SwimView
+from swactor.cluster.views import ConnectionView, LinksView, MemberView, NamesView, SwimView
 from swactor.cluster.wire import MessageTooLargeError, UnknownMessageTypeError, WireError
 
 __all__ = [
     "Cluster",
     "ClusterConfig",
     "ClusterNotRunningError",
-    "ClusterView",
     "ConnectionView",
     "LinkLostError",
+    "LinksView",
     "MemberState",
     "MemberView",
     "MessageTooLargeError",

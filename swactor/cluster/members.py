@@ -13,10 +13,13 @@ from swactor.cluster.transport import PeerAddress
 
 
 class SwimConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The pace of membership. The same on all nodes of a cluster, though nothing breaks where it is not."""
+    """The pace of membership: for nodes that are hundreds of milliseconds apart, often through a relay.
 
-    probe_period_ms: int = 1_000
-    probe_timeout_ms: int = 500  # after this, others are asked to ping; within a period
+    The same on all nodes of a cluster, though nothing breaks where it is not.
+    """
+
+    probe_period_ms: int = 2_000
+    probe_timeout_ms: int = 1_000  # after this, others are asked to ping; within a period
     suspicion_timeout_ms: int = 6_000
     indirect_probes: int = 3
     dead_reprobe_period_ms: int = 10_000

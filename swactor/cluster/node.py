@@ -42,7 +42,7 @@ from swactor.cluster.routing import LocalTargets, Router
 from swactor.cluster.session import CloseCode
 from swactor.cluster.swim import Swim
 from swactor.cluster.transport import Connection, PeerAddress, Transport
-from swactor.cluster.views import ClusterView, MemberView, NamesView
+from swactor.cluster.views import LinksView, MemberView, NamesView, SwimView
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,20 +187,34 @@ class Cluster:
 
     def members(self) -> tuple[MemberView, ...]:
         """Return the other nodes that are not dead, sorted by id."""
-        return tuple(m for m in self.view().swim.members if m.state is not MemberState.DEAD)
+        return tuple(m for m in self.swim_view().members if m.state is not MemberState.DEAD)
 
-    def view(self) -> ClusterView:
-        """Return everything there is to know right now. Cheap, never waits.
+    def swim_view(self) -> SwimView:
+        """Return what the failure detector believes right now.
 
         Raises:
             ClusterNotRunningError: the cluster is not running.
         """
         parts, clock = self._running(), self._system.clock
-        return ClusterView(
-            swim=swim_view(parts.swim, now_ns=clock.monotonic_ns(), wall_ms=clock.wall_ms()),
-            names=NamesView(
-                tuple(entry for _, entry in sorted(parts.names.entries.items())), parts.names.clock
-            ),
+        return swim_view(parts.swim, now_ns=clock.monotonic_ns(), wall_ms=clock.wall_ms())
+
+    def names_view(self) -> NamesView:
+        """Return every name this node knows of right now.
+
+        Raises:
+            ClusterNotRunningError: the cluster is not running.
+        """
+        names = self._running().names
+        return NamesView(tuple(entry for _, entry in sorted(names.entries.items())), names.clock)
+
+    def links_view(self) -> LinksView:
+        """Return how each peer is reached right now.
+
+        Raises:
+            ClusterNotRunningError: the cluster is not running.
+        """
+        parts = self._running()
+        return LinksView(
             connections=parts.links.view(),
             transport=self._transport.facts(),
             refused=tuple(sorted((str(why), count) for why, count in parts.links.refused.items())),

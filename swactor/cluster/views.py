@@ -77,11 +77,9 @@ class ConnectionView(msgspec.Struct, frozen=True):
     bytes_unacknowledged: int = 0
 
 
-class ClusterView(msgspec.Struct, frozen=True):
-    """Everything at one moment."""
+class LinksView(msgspec.Struct, frozen=True):
+    """How peers are reached: by the links, and by the transport below them."""
 
-    swim: SwimView
-    names: NamesView
     connections: tuple[ConnectionView, ...]
     transport: TransportFacts
     refused: tuple[tuple[str, int], ...]  # why -> how many connections were not admitted

@@ -14,7 +14,7 @@ import msgspec
 _BLOCK = 512
 _RECORD = 10_240
 _PIECE_BYTES = 256 * 1024
-_LEVEL = 6
+_LEVEL = 2
 
 # Magic, deflate, no flags, time 0, no extra flags, operating system unknown.
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

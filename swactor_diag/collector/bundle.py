@@ -141,31 +141,37 @@ class _Plan:
         self._hashes: dict[StagedFile, tuple[int, str]] = {}
         self._roles: dict[str, RoleFacts] = {}
         self._drops: dict[tuple[str, str | None], object] = {}
+        self._last_snapshots: dict[tuple[str, str | None], bytes] = {}
         self._reason: str | None = None
         for file in staged.files:
             self._check(staging, file)
+        self._read_drops()
         facts = {node_id: self._roles.get(node_id, RoleFacts()) for node_id in self._good}
         self._labels = assign_labels(facts)
         for node_id in self._good:
             self._place(node_id)
 
     def _check(self, staging: Staging, file: StagedFile) -> None:
-        found = staging.read_json(file)
-        if isinstance(found, SetAside):
-            self._aside.append(found)
+        body = staging.read_whole(file)
+        if isinstance(body, SetAside):
+            self._aside.append(body)
             return
-        body, value = found
         self._good[file.node_id].append(file)
         self._hashes[file] = (len(body), hashlib.sha256(body).hexdigest())
         if file.kind is RecordKind.BOOT:
-            self._roles[file.node_id] = read_role(value)
+            self._roles[file.node_id] = read_role(msgspec.json.decode(body))
         elif file.kind is RecordKind.SNAPSHOT:
-            delivery = _dig(value, "body", "delivery")
-            if isinstance(delivery, dict):
-                self._drops[file.node_id, file.boot_id] = delivery.get("drops")
+            self._last_snapshots[file.node_id, file.boot_id] = body
         elif file.kind is RecordKind.FINALIZE:
-            reason = _dig(value, "reason")
+            reason = _dig(msgspec.json.decode(body), "reason")
             self._reason = reason if isinstance(reason, str) else self._reason
+
+    def _read_drops(self) -> None:
+        """The ledger of a boot is in each of its snapshots; the last one has it all."""
+        for boot, body in self._last_snapshots.items():
+            delivery = _dig(msgspec.json.decode(body), "body", "delivery")
+            if isinstance(delivery, dict):
+                self._drops[boot] = delivery.get("drops")
 
     def _place(self, node_id: str) -> None:
         label = self._labels[node_id]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from swactor_diag.collector.hints import Hints
-from swactor_diag.collector.staging import StagedFile, Staging
+from swactor_diag.collector.staging import StagedFile, Staging, check_json
 from swactor_diag.collector.storage import Storage
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
@@ -99,9 +99,9 @@ class Ingest:
         node = run.nodes.get(record.node_id)
         known = None if node is None else node.files.get((record.kind, record.batch_id))
         if known is not None:
-            stored = self.staging.read_json(known)
-            if isinstance(stored, tuple):
-                if stored[0] == body:
+            stored = self.staging.read_whole(known)
+            if isinstance(stored, bytes):
+                if stored == body:
                     return
                 message = f"batch {record.batch_id} is stored with another body"
                 raise RefusedError("batch_conflict", message, status=422)
@@ -248,8 +248,8 @@ def _check_body(kind: RecordKind, body: bytes) -> bool:
         RefusedError: it is not JSON.
     """
     try:
-        msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        check_json(body)
+    except ValueError as exc:
         raise RefusedError("not_json", f"the body is not JSON: {exc}") from exc
     if kind is not RecordKind.SNAPSHOT:
         return False

@@ -35,6 +35,23 @@ _BATCH = re.compile(
 )
 
 
+_SCAN = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads a whole text without making anything of it; it does not look at the encoding of strings."""
+
+
+def check_json(body: bytes) -> None:
+    """Do nothing if ``body`` is one JSON value.
+
+    Raises:
+        ValueError: it is not; says where.
+    """
+    try:
+        body.decode()
+        _SCAN(body)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise ValueError(str(exc)) from exc
+
+
 class StagedFile(msgspec.Struct, frozen=True):
     """One stored batch. ``recv_ms`` is None when nobody recorded it."""
 
@@ -119,8 +136,8 @@ class Staging:
         """Return the body; see `Storage.read` for the errors."""
         return self.storage.read(file.path)
 
-    def read_json(self, file: StagedFile) -> tuple[bytes, object] | SetAside:
-        """Return the body and what it means, or why it cannot be used."""
+    def read_whole(self, file: StagedFile) -> bytes | SetAside:
+        """Return the body, or why it cannot be used."""
         try:
             body = self.read(file)
         except StorageMissingError:
@@ -128,9 +145,10 @@ class Staging:
         except StorageError:
             return _aside(file.path, "cannot be read")
         try:
-            return body, msgspec.json.decode(body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            check_json(body)
+        except ValueError:
             return _aside(file.path, f"torn or damaged: {len(body)} bytes that are not JSON")
+        return body
 
 
 def _parse(run_id: str, node_id: str, entry: Entry) -> StagedFile | None:

@@ -85,11 +85,12 @@ class IntrospectorActor(Actor[object]):
 
     def __init__(self, introspector: Introspector[object]) -> None:
         self._introspector = introspector
+        self._listener = introspector if isinstance(introspector, Listener) else None
 
     def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
         if not isinstance(message, Observe):
-            _hear(ctx, self._introspector, message)
+            _hear(ctx, self._listener, message)
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
@@ -99,7 +100,7 @@ class IntrospectorActor(Actor[object]):
         else:
             answer = _answer(self._introspector, message, value)
         _reply(ctx, message, answer, started_ns=started_ns)
-        _emit(ctx, self._introspector)
+        _emit(ctx, self._listener)
 
 
 class AsyncIntrospectorActor(Actor[object]):
@@ -107,11 +108,12 @@ class AsyncIntrospectorActor(Actor[object]):
 
     def __init__(self, introspector: Introspector[object]) -> None:
         self._introspector = introspector
+        self._listener = introspector if isinstance(introspector, Listener) else None
 
     async def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
         if not isinstance(message, Observe):
-            _hear(ctx, self._introspector, message)
+            _hear(ctx, self._listener, message)
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
@@ -122,7 +124,7 @@ class AsyncIntrospectorActor(Actor[object]):
         else:
             answer = _answer(self._introspector, message, value)
         _reply(ctx, message, answer, started_ns=started_ns)
-        _emit(ctx, self._introspector)
+        _emit(ctx, self._listener)
 
 
 def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
@@ -157,13 +159,13 @@ def _reply(ctx: Context[object], message: Observe, answer: Observed, *, started_
     )
 
 
-def _hear(ctx: Context[object], introspector: Introspector[object], message: object) -> None:
-    if isinstance(introspector, Listener):
-        introspector.hear(message)
-        _emit(ctx, introspector)
+def _hear(ctx: Context[object], listener: Listener | None, message: object) -> None:
+    if listener is not None:
+        listener.hear(message)
+        _emit(ctx, listener)
 
 
-def _emit(ctx: Context[object], introspector: Introspector[object]) -> None:
-    if isinstance(introspector, Listener):
-        for event in introspector.take_events():
+def _emit(ctx: Context[object], listener: Listener | None) -> None:
+    if listener is not None:
+        for event in listener.take_events():
             ctx.emit(event)

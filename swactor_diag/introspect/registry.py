@@ -1,10 +1,7 @@
 """The names of the cluster as this node knows them: snapshot block ``registry``. Emits no events."""
 
-from collections.abc import Callable
-
 from swactor.abc import Clock
-from swactor.cluster import ClusterView
-from swactor_diag.introspect._running_cluster import running_view
+from swactor_diag.introspect.cluster import ClusterSurfaces, while_running
 from swactor_diag.schema.cluster_blocks import RegistryBlock, RegistryEntry
 
 
@@ -14,16 +11,15 @@ class RegistryIntrospector:
     name = "registry"
     record = RegistryBlock
 
-    def __init__(self, view: Callable[[], ClusterView], *, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, cluster: ClusterSurfaces, *, clock: Clock) -> None:
+        self._cluster = cluster
         self._clock = clock
 
     def observe(self) -> RegistryBlock | None:
         """Return the current values, None while the cluster is not running."""
-        view = running_view(self._view)
-        if view is None:
+        names = while_running(self._cluster.names_view)
+        if names is None:
             return None
-        names = view.names
         return RegistryBlock(
             entries=tuple(
                 RegistryEntry(

@@ -3,13 +3,11 @@
 Our failure detector counts in milliseconds, so one tick of the original's fields is one (``tick_ms``).
 """
 
-from collections.abc import Callable
-
 from msgspec import UNSET
 
 from swactor.abc import Clock
-from swactor.cluster.views import ClusterView, MemberView, RecentMessageView, SwimView
-from swactor_diag.introspect._running_cluster import running_view
+from swactor.cluster.views import MemberView, RecentMessageView, SwimView
+from swactor_diag.introspect.cluster import ClusterSurfaces, while_running
 from swactor_diag.schema.cluster_blocks import SwimBlock, SwimConfig, SwimMessage, SwimPeer
 
 
@@ -19,16 +17,15 @@ class SwimIntrospector:
     name = "swim"
     record = SwimBlock
 
-    def __init__(self, view: Callable[[], ClusterView], *, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, cluster: ClusterSurfaces, *, clock: Clock) -> None:
+        self._cluster = cluster
         self._clock = clock
 
     def observe(self) -> SwimBlock | None:
         """Return the current values, None while the cluster is not running."""
-        view = running_view(self._view)
-        if view is None:
+        swim = while_running(self._cluster.swim_view)
+        if swim is None:
             return None
-        swim = view.swim
         return SwimBlock(
             config=_config(swim),
             self_node_id_hex=swim.self_node_id,

@@ -3,14 +3,12 @@
 What the library cannot be asked for is absent and named in ``api_gaps``; a derived value says so beside it.
 """
 
-from collections.abc import Callable
-
 from msgspec import UNSET
 
 from swactor.abc import Clock
-from swactor.cluster import ClusterView, ConnectionView
+from swactor.cluster import ConnectionView
 from swactor.cluster.transport import AddressUse, PathFacts, TransportCounter, TransportFacts, TunnelFacts
-from swactor_diag.introspect._running_cluster import running_view
+from swactor_diag.introspect.cluster import ClusterSurfaces, while_running
 from swactor_diag.schema.cluster_blocks import (
     AddressUsage,
     CachedConnection,
@@ -28,27 +26,27 @@ class TransportIntrospector:
     name = "iroh"
     record = IrohBlock
 
-    def __init__(self, view: Callable[[], ClusterView], *, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, cluster: ClusterSurfaces, *, clock: Clock) -> None:
+        self._cluster = cluster
         self._clock = clock
 
     def observe(self) -> IrohBlock | None:
         """Return the current values, None while the cluster is not running."""
-        view = running_view(self._view)
-        if view is None:
+        links = while_running(self._cluster.links_view)
+        if links is None:
             return None
-        facts = view.transport
+        facts = links.transport
         return IrohBlock(
             home_relay_url=facts.home_relay_url or UNSET,
             peers=tuple(_path(path) for path in sorted(facts.peers, key=lambda path: path.peer)),
             metrics=tuple(_metric(counter) for counter in facts.counters),
-            connection_cache=tuple(_cached(connection, facts) for connection in view.connections),
+            connection_cache=tuple(_cached(connection, facts) for connection in links.connections),
             api_gaps=facts.api_gaps,
             iroh_version=dict(facts.versions).get("iroh", UNSET),
             relay_session=UNSET if facts.tunnel is None else _tunnel(facts.tunnel),
             transport=facts.transport,
-            connections_refused=view.refused,
-            inbound_dropped=view.dropped,
+            connections_refused=links.refused,
+            inbound_dropped=links.dropped,
             scraped_at_ms=self._clock.wall_ms(),
         )
 

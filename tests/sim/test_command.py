@@ -12,7 +12,9 @@ from swactor_diag.cli.console import CommandError, Exit
 def test_a_run_prints_its_digest_and_writes_bundle_and_summary(apps: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / "here"
 
-    result = CliRunner().invoke(app, ["run", str(apps / "small.toml"), "--seed", "7", "--out", str(out)])
+    result = CliRunner().invoke(
+        app, ["run", str(apps / "small.toml"), "--seed", "7", "--out", str(out), "--summary"]
+    )
 
     assert result.exit_code == 0
     assert "seed      7" in result.output
@@ -22,11 +24,15 @@ def test_a_run_prints_its_digest_and_writes_bundle_and_summary(apps: Path, tmp_p
     assert "# Run small-7" in (out / "summary.md").read_text(encoding="utf-8")
 
 
-def test_without_out_nothing_is_written(apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_out_the_bundle_lies_below_runs(
+    apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert CliRunner().invoke(app, ["run", str(apps / "small.toml")]).exit_code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(app, ["run", str(apps / "small.toml"), "--seed", "3"]).exit_code == 0
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")] == [
+        Path("runs/small-3/bundle.tar.gz")
+    ]
 
 
 def test_a_scenario_that_cannot_be_read_is_wrong_input(tmp_path: Path) -> None:

@@ -222,8 +222,11 @@ def test_a_spool_folder_that_cannot_be_used_does_not_keep_a_node_from_starting(
 
 
 def test_a_node_of_a_cluster_has_three_more_blocks() -> None:
-    def view() -> NoReturn:
-        raise ClusterNotRunningError("not yet")
+    class NotYet:
+        def swim_view(self) -> NoReturn:
+            raise ClusterNotRunningError("not yet")
 
-    names = [introspector.name for introspector in of_cluster(view, clock=SystemClock())]
+        names_view = links_view = swim_view
+
+    names = [introspector.name for introspector in of_cluster(NotYet(), clock=SystemClock())]
     assert names == ["iroh", "swim", "registry"]

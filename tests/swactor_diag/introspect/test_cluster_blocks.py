@@ -8,8 +8,8 @@ from swactor import NodeId, parse_node_id
 from swactor.abc import Clock
 from swactor.cluster import (
     ClusterNotRunningError,
-    ClusterView,
     ConnectionView,
+    LinksView,
     MemberState,
     MemberView,
     NamesView,
@@ -50,26 +50,14 @@ def member(peer: NodeId) -> MemberView:
     )
 
 
-def view(*, tunnel: TunnelFacts | None = None) -> ClusterView:
-    facts = TransportFacts(
-        transport="iroh",
-        local_address=PeerAddress(ME),
-        home_relay_url="https://relay",
-        tunnel=tunnel,
-        peers=(
-            PathFacts(
-                peer=PEER,
-                conn_type=ConnType.RELAY,
-                conn_type_source=FactSource.DERIVED,
-                relay_urls=(AddressUse("https://relay", active=True),),
-            ),
-        ),
-        counters=(TransportCounter("socket", "recv", 7),),
-        versions=(("iroh", "1.2.3"),),
-        api_gaps=("RelayTunnel.status",),
-    )
-    return ClusterView(
-        swim=SwimView(
+class Running:
+    """A cluster of two, frozen."""
+
+    def __init__(self, *, tunnel: TunnelFacts | None = None) -> None:
+        self._tunnel = tunnel
+
+    def swim_view(self) -> SwimView:
+        return SwimView(
             config=SwimConfig(),
             self_node_id=ME,
             self_boot=1,
@@ -78,25 +66,48 @@ def view(*, tunnel: TunnelFacts | None = None) -> ClusterView:
             members=(member(PEER),),
             recent_messages=(RecentMessageView(SwimKind.PING, PEER, 3, 8),),
             anomalies=0,
-        ),
-        names=NamesView(
+        )
+
+    def names_view(self) -> NamesView:
+        return NamesView(
             (Entry("stage-0", PEER, 1, "/stage", 3, 1, 12), Entry("gone", PEER, 1, "/x", 4, 1, 13, True)), 14
-        ),
-        connections=(
-            ConnectionView(PEER, is_up=False, generation=2, last_failure_at_ms=6, last_failure_reason="lost"),
-        ),
-        transport=facts,
-        refused=(("proof", 1),),
-        dropped=(),
-    )
+        )
+
+    def links_view(self) -> LinksView:
+        facts = TransportFacts(
+            transport="iroh",
+            local_address=PeerAddress(ME),
+            home_relay_url="https://relay",
+            tunnel=self._tunnel,
+            peers=(
+                PathFacts(
+                    peer=PEER,
+                    conn_type=ConnType.RELAY,
+                    conn_type_source=FactSource.DERIVED,
+                    relay_urls=(AddressUse("https://relay", active=True),),
+                ),
+            ),
+            counters=(TransportCounter("socket", "recv", 7),),
+            versions=(("iroh", "1.2.3"),),
+            api_gaps=("RelayTunnel.status",),
+        )
+        lost = ConnectionView(
+            PEER, is_up=False, generation=2, last_failure_at_ms=6, last_failure_reason="lost"
+        )
+        return LinksView(connections=(lost,), transport=facts, refused=(("proof", 1),), dropped=())
 
 
-def not_running() -> NoReturn:
-    raise ClusterNotRunningError("the cluster is not running")
+class Stopped:
+    """A cluster that does not run."""
+
+    def swim_view(self) -> NoReturn:
+        raise ClusterNotRunningError("the cluster is not running")
+
+    names_view = links_view = swim_view
 
 
 def test_the_transport_with_what_it_cannot_be_asked_for(clock: Clock) -> None:
-    block = TransportIntrospector(view, clock=clock).observe()
+    block = TransportIntrospector(Running(), clock=clock).observe()
     assert block is not None
     (path,) = block.peers
     assert (path.conn_type, path.conn_type_source, path.latency_ms) == ("Relay", "derived", UNSET)
@@ -110,7 +121,7 @@ def test_the_transport_with_what_it_cannot_be_asked_for(clock: Clock) -> None:
 
 def test_the_tunnel_is_told_apart_from_the_paths_and_says_who_says_so(clock: Clock) -> None:
     tunnel = TunnelFacts("https://relay", TunnelStatus.UNKNOWN, FactSource.DERIVED)
-    block = TransportIntrospector(lambda: view(tunnel=tunnel), clock=clock).observe()
+    block = TransportIntrospector(Running(tunnel=tunnel), clock=clock).observe()
     assert block is not None
     assert isinstance(block.relay_session, RelaySession)
     assert (block.relay_session.status, block.relay_session.status_source) == ("unknown", "derived")
@@ -118,7 +129,7 @@ def test_the_tunnel_is_told_apart_from_the_paths_and_says_who_says_so(clock: Clo
 
 
 def test_the_member_table(clock: Clock) -> None:
-    block = SwimIntrospector(view, clock=clock).observe()
+    block = SwimIntrospector(Running(), clock=clock).observe()
     assert block is not None
     (peer,) = block.peers
     assert (peer.peer_node_id_hex, peer.state, peer.incarnation) == (PEER, "Suspect", 4)
@@ -127,7 +138,7 @@ def test_the_member_table(clock: Clock) -> None:
 
 
 def test_the_names_with_their_tombstones(clock: Clock) -> None:
-    block = RegistryIntrospector(view, clock=clock).observe()
+    block = RegistryIntrospector(Running(), clock=clock).observe()
     assert block is not None
     assert [(entry.name, entry.is_tombstone) for entry in block.entries] == [
         ("stage-0", False),
@@ -137,6 +148,6 @@ def test_the_names_with_their_tombstones(clock: Clock) -> None:
 
 
 def test_a_cluster_that_does_not_run_is_no_data(clock: Clock) -> None:
-    assert TransportIntrospector(not_running, clock=clock).observe() is None
-    assert SwimIntrospector(not_running, clock=clock).observe() is None
-    assert RegistryIntrospector(not_running, clock=clock).observe() is None
+    assert TransportIntrospector(Stopped(), clock=clock).observe() is None
+    assert SwimIntrospector(Stopped(), clock=clock).observe() is None
+    assert RegistryIntrospector(Stopped(), clock=clock).observe() is None

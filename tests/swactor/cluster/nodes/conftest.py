@@ -13,7 +13,7 @@ from sim.clock import WorldClock
 from sim.loop import VirtualLoop
 from sim.streams import SimRandom
 from swactor import Actor, ActorRef, ActorSystem, Context, Event, Request
-from swactor.cluster import Cluster, ClusterConfig, ClusterView, MemberState, SwimConfig
+from swactor.cluster import Cluster, ClusterConfig, MemberState, SwimConfig
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
 from swactor.cluster.transport.memory import MemoryHub, MemoryTransport
@@ -94,13 +94,9 @@ class Node:
         """Return the events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    def view(self) -> ClusterView:
-        """Return what the cluster shows."""
-        return self.cluster.view()
-
     def state_of(self, other: "Node") -> MemberState:
         """Return what this node believes of another."""
-        for member in self.view().swim.members:
+        for member in self.cluster.swim_view().members:
             if member.peer == other.key.node_id:
                 return member.state
         return MemberState.UNKNOWN

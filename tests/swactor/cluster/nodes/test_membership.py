@@ -34,7 +34,7 @@ async def test_three_nodes_find_each_other_through_one_seed(world: World) -> Non
 
     for node in nodes:
         assert len(node.cluster.members()) == 2
-        assert all(connection.is_up for connection in node.view().connections)
+        assert all(connection.is_up for connection in node.cluster.links_view().connections)
         assert len(node.of(LinkUp)) == 2
 
 
@@ -194,9 +194,9 @@ async def test_a_wrong_token_is_refused_on_both_sides(world: World) -> None:
     assert not one.cluster.members()
     assert not stranger.cluster.members()
     assert {event.reason for event in one.of(PeerRefused)} == {RefusalReason.PROOF}
-    assert dict(one.view().refused)["proof"] >= 1
+    assert dict(one.cluster.links_view().refused)["proof"] >= 1
     assert {event.outcome for event in stranger.of(DialOutcome)} == {"Refused"}
-    assert not one.view().connections
+    assert not one.cluster.links_view().connections
 
 
 async def test_a_node_that_is_not_on_the_list_is_refused_unread(world: World) -> None:
@@ -257,7 +257,7 @@ async def test_a_connection_without_a_hello_is_refused_and_its_place_is_free_aga
 
     await world.run_for(HELLO_TIMEOUT_S + 1)
 
-    assert dict(one.view().refused) == {"busy": 1, "timeout": WAITING_MAX}
+    assert dict(one.cluster.links_view().refused) == {"busy": 1, "timeout": WAITING_MAX}
     assert not one.transport.connections()
     two = await world.node(2)
     await world.until(lambda: one.state_of(two) is MemberState.ALIVE, within_s=2)

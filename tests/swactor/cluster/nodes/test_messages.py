@@ -64,7 +64,7 @@ async def test_a_name_goes_with_its_actor(world: World) -> None:
 
     with pytest.raises(AskTimeoutError):
         await one.cluster.resolve("short", timeout_s=1)
-    assert one.view().names.tombstone_count == 1
+    assert one.cluster.names_view().tombstone_count == 1
 
 
 async def test_the_later_of_two_registrations_wins_everywhere(world: World) -> None:
@@ -168,7 +168,7 @@ async def test_a_message_for_an_actor_that_was_never_exposed_is_counted(world: W
     forged.tell(Item(1))
     await world.run_for(1)
 
-    assert dict(two.view().dropped) == {"unknown_target": 1}
+    assert dict(two.cluster.links_view().dropped) == {"unknown_target": 1}
 
 
 async def test_a_stopped_cluster_refuses_use(world: World) -> None:
@@ -177,4 +177,4 @@ async def test_a_stopped_cluster_refuses_use(world: World) -> None:
     await one.cluster.stop()
 
     with pytest.raises(ClusterNotRunningError):
-        one.cluster.view()
+        one.cluster.swim_view()
