@@ -10,7 +10,7 @@ from swactor.cluster.transport import PeerAddress
 
 MS = 1_000_000
 ME, ONE, TWO = (NodeId(digit * 64) for digit in "012")
-CONFIG = SwimConfig()
+CONFIG = SwimConfig(probe_period_ms=1_000, probe_timeout_ms=500)
 
 
 def a_swim(*, seeds: tuple[PeerAddress, ...] = ()) -> Swim:
