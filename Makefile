@@ -66,7 +66,7 @@ layers: $(VENV)/installed-dev
 
 tests: $(VENV)/installed-dev
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 bench: $(VENV)/installed-dev
 	@$(BIN)/python benches/runtime.py

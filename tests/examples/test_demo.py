@@ -4,12 +4,15 @@ Every process of a run carries a mark in its environment, so that a test can fin
 started it, and show that none is left.
 """
 
+import io
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,7 +22,10 @@ from time import monotonic
 
 import psutil
 import pytest
+from msgspec import structs
 
+from sim.scenario import load
+from sim.world import simulate
 from swactor_diag.postproc.load import Run, load_run
 from swactor_diag.schema.events import SubprocessExited
 
@@ -148,23 +154,73 @@ def fates(run: Run) -> dict[str, tuple[int | None, int | None]]:
     }
 
 
-@pytest.mark.timeout(90)
-def test_it_answers_and_leaves_one_bundle_that_names_every_worker(start: Callable[..., DemoProcess]) -> None:
-    demo = start("What is a bundle?")
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoProcess]:
+    """One run that went well, over."""
+    demo = DemoProcess(tmp_path_factory.mktemp("answered") / "runs", ["What is a bundle?"])
     assert demo.wait() == 0, demo.text
-    assert "A bundle is one file that says what happened on every node of a run" in demo.text
-    run = demo.bundle()
+    yield demo
+    demo.destroy()
+
+
+@pytest.mark.xdist_group("answered")
+@pytest.mark.timeout(90)
+def test_it_answers_and_leaves_one_bundle_that_names_every_worker(answered: DemoProcess) -> None:
+    assert "A bundle is one file that says what happened on every node of a run" in answered.text
+    run = answered.bundle()
     labels = sorted(node.label for node in run.nodes)
     assert labels == ["collector", "launcher", "orchestrator", "relay", "stage-0", "stage-1", "stage-2"]
     assert run.manifest is not None
     assert run.manifest.finalize_received
     assert all(node.identities and node.records and node.snapshots for node in run.nodes)
     assert {"worker-0", "worker-1", "worker-2", "stage-0", "stage-1", "stage-2"} <= set(fates(run))
-    (summary,) = demo.out.glob("*/summary.md")
+    (summary,) = answered.out.glob("*/summary.md")
     for stage in range(3):
         assert re.search(rf"stage-{stage} \| \S+ \| worker-{stage} \| \d+ \|", summary.read_text())
-    assert str(summary) in demo.text.replace("\n", "")
-    assert_nothing_is_left(demo)
+    assert str(summary) in answered.text.replace("\n", "")
+    assert_nothing_is_left(answered)
+
+
+@pytest.mark.xdist_group("answered")
+@pytest.mark.timeout(90)
+def test_a_simulated_run_has_no_field_and_no_kind_that_the_real_one_lacks(answered: DemoProcess) -> None:
+    scenario = load(ROOT / "sim" / "scenarios" / "three_stages.toml")
+    simulated, _ = simulate(structs.replace(scenario, duration_s=60.0), seed=1)
+    (real,) = answered.out.glob("*/*.tar.gz")
+    assert shape(simulated.archive) - shape(real.read_bytes()) == set()
+
+
+def shape(archive: bytes) -> set[str]:
+    """Return every event kind and every field of every record, ``sim/`` left out."""
+    found: set[str] = set()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            _run, *folders = Path(member.name).parent.parts or ("",)
+            if file is None or "sim" in folders:
+                continue
+            record = json.load(file)
+            if "events" in folders:
+                for event in record:
+                    kind = event.pop("type")
+                    found |= {f"{kind}({event['kind']})" if kind == "Custom" else kind}
+                    found |= set(fields(event, kind))
+            else:
+                found |= set(fields(record, Path(member.name).stem.split("-")[0]))
+    return found
+
+
+def fields(value: object, path: str) -> Iterator[str]:
+    """Yield the path of every leaf of ``value``."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from fields(inner, f"{path}.{key}")
+        case list():
+            for inner in value:
+                yield from fields(inner, f"{path}[]")
+        case _:
+            yield path
 
 
 @pytest.mark.timeout(90)
