@@ -23,8 +23,9 @@ from swactor.cluster.events import (
 )
 from swactor.relay.events import RelaySessionClosed, RelaySessionOpened
 from swactor_diag.reachability import ReachabilityLog
-from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned, SubprocessSpawnFailed
+from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
 from swactor_diag.schema.snapshot import Reachability
+from swactor_process.events import SubprocessSpawnFailed
 
 EVENTS_WAITING_MAX = 20_000
 """Events that may wait to be fetched; beyond it, half of the droppable ones go."""

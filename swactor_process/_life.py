@@ -37,6 +37,7 @@ from swactor_process._effects import (
 )
 from swactor_process._outbox import Outbox
 from swactor_process._signals import KILL
+from swactor_process.events import SubprocessSpawnFailed
 from swactor_process.messages import (
     ProcessExited,
     ProcessOutput,
@@ -310,6 +311,7 @@ class Life:
                     message=str(error),
                 )
                 self._owner.tell(failed)
+                self._report(failed)
                 self._finish(failed)
             case AnnounceExited():
                 exited = self._exit_of(effect)
@@ -353,6 +355,20 @@ class Life:
         self._owner.tell(notification)
         for watcher in self._watchers:
             watcher.tell(notification)
+
+    def _report(self, failed: SpawnFailed) -> None:
+        """Nobody forwards a start that did not happen, so the driver says it; arguments may be secret."""
+        self._ctx.emit(
+            SubprocessSpawnFailed(
+                label=failed.label,
+                command=self._spec.program,
+                spawn_id=failed.spawn_id,
+                errno_name=failed.errno_name,
+                role=failed.role.value,
+                path=failed.path,
+                message=failed.message,
+            )
+        )
 
     def _finish(self, last: ProcessExited | SpawnFailed) -> None:
         self._last = last

@@ -133,6 +133,10 @@ class SpawnFailed(Struct, frozen=True, kw_only=True):
     path: str
     message: str
 
+    def describe(self) -> str:
+        """Return what happened, for people."""
+        return f"could not be started: {self.message}"
+
 
 StopResult = ProcessExited | ProcessStillAlive | SpawnFailed
 

@@ -34,7 +34,10 @@ class EndRequest(msgspec.Struct, frozen=True):
 
 
 class Activation(msgspec.Struct, frozen=True):
-    """To the next stage: the hidden state of one position, as msgpack of `model.Hidden`."""
+    """To the next stage: the hidden state of one position.
+
+    ``payload`` is msgpack of `model.Hidden`, so that only the stages know what a model's states look like.
+    """
 
     request_id: str
     payload: bytes

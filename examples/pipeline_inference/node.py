@@ -129,7 +129,9 @@ async def run_stage(ports: Ports, config: StageConfig, *, on_stop_request: OnSto
         )
         on_stop_request(lambda: stage.tell(Shutdown()))
         reason = await node.system.wait_stopped(stage)
-        return str(reason) if reason.abnormal else reason.value if isinstance(reason.value, str) else None
+        if reason.abnormal:
+            return str(reason)
+        return reason.value if isinstance(reason.value, str) else None
 
 
 async def run_orchestrator(

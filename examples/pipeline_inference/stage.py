@@ -77,24 +77,25 @@ class StagePlace:
         return stage_name(self.index + 1) if self.index + 1 < self.count else ORCHESTRATOR
 
 
-class Report(msgspec.Struct, frozen=True):
-    """Time to look again for the orchestrator, which is to hear why this stage fails."""
+class Join(msgspec.Struct, frozen=True):
+    """Time to see whether the next stage is there, so that this one can take its name."""
+
+
+class LookForOrchestrator(msgspec.Struct, frozen=True):
+    """Time to see whether the orchestrator is there, so that it can hear why this stage fails."""
 
     looks_left: int
 
 
-class Join(msgspec.Struct, frozen=True):
-    """Time to see whether this stage can take its name."""
-
-
-StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join | Report
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join | LookForOrchestrator
 
 
 class Stage(Actor[StageMessage]):
     """Passes work to its worker and the worker's results to the next stage.
 
-    It takes its name in the cluster once the worker is ready and the next stage has taken its own; so whoever
-    finds the first stage finds a pipeline that works.
+    Its life: start the worker; when that is ready and the next stage has its name, take the own name in the
+    cluster (so whoever finds the first stage finds a pipeline that works); serve; at the end stop the worker
+    and go with it. A stage that fails tells the orchestrator first and ends with the reason as its value.
     """
 
     def __init__(
@@ -123,16 +124,16 @@ class Stage(Actor[StageMessage]):
         """Handle one message from the cluster, from the worker's driver, or from this node."""
         match message:
             case ProcessStarted() | ProcessExited():
-                self._subprocesses.tell(message)  # this line is all that diagnostics asks of an owner
+                self._subprocesses.tell(message)  # for the bundle: all that diagnostics asks of an owner
                 if isinstance(message, ProcessExited):
                     self._worker_ended(ctx, message)
             case SpawnFailed():
                 self._worker = None
-                self._give_up(ctx, f"worker could not be started: {message.message}")
+                self._give_up(ctx, f"worker {message.describe()}")
             case ProcessOutput(stream=Stream.STDOUT):
                 self._worker_said(ctx, message.line)
             case ProcessOutput():
-                pass  # stderr is for people; its tail comes with the exit
+                pass  # stderr is for people: its last lines are in the exit that is forwarded
             case StartRequest(request_id, prompt):
                 self._work_on(Begin(request_id, prompt))
             case NextToken(request_id, token):
@@ -143,24 +144,16 @@ class Stage(Actor[StageMessage]):
                 self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
             case Join():
                 self._join(ctx)
-            case Report(looks_left):
-                self._report(ctx, looks_left)
+            case LookForOrchestrator(looks_left):
+                self._tell_orchestrator(ctx, looks_left)
             case Shutdown():
                 self._shut_down(ctx)
 
-    # -- to the worker --------------------------------------------------------------------------------------
+    # -- serving --------------------------------------------------------------------------------------------
 
     def _work_on(self, work: Work) -> None:
-        if self._worker is not None:
+        if self._worker is not None:  # else the request fails with this stage
             self._worker.tell(WriteStdin(msgspec.json.encode(work) + b"\n"))
-
-    def _shut_down(self, ctx: Context[StageMessage]) -> None:
-        if self._worker is None:
-            ctx.stop(self._failure)
-        else:
-            self._worker.tell(Stop())  # the worker's exit then ends this actor too
-
-    # -- from the worker ------------------------------------------------------------------------------------
 
     def _worker_said(self, ctx: Context[StageMessage], line: bytes) -> None:
         try:
@@ -180,6 +173,8 @@ class Stage(Actor[StageMessage]):
                 self._give_up(ctx, f"worker refused its work: {why}")
 
     def _join(self, ctx: Context[StageMessage]) -> None:
+        if self._worker is None or self._failure is not None:
+            return  # it died meanwhile
         if self._cluster.whereis(self._place.next_name) is None:
             ctx.send_after(LOOK_PERIOD_S, Join())
         else:
@@ -192,23 +187,32 @@ class Stage(Actor[StageMessage]):
         else:
             next_stage.tell(message)
 
+    # -- the end --------------------------------------------------------------------------------------------
+
     def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
         self._worker = None
-        if self._failure is not None or exited.asked_for:
+        if exited.asked_for:
             ctx.stop(self._failure)
         else:
             self._give_up(ctx, f"worker {exited.describe()}")
 
     def _give_up(self, ctx: Context[StageMessage], why: str) -> None:
-        """Have the orchestrator know, then end; the node ends with ``why`` as its result."""
-        self._failure = why
-        self._report(ctx, looks_left=LOOKS_MAX)
+        """Have the orchestrator know, then end. The first reason counts, what follows from it does not."""
+        if self._failure is None:
+            self._failure = why
+            self._tell_orchestrator(ctx, looks_left=LOOKS_MAX)
 
-    def _report(self, ctx: Context[StageMessage], looks_left: int) -> None:
+    def _tell_orchestrator(self, ctx: Context[StageMessage], looks_left: int) -> None:
         orchestrator = self._cluster.whereis(ORCHESTRATOR)
         if orchestrator is None and looks_left:
-            ctx.send_after(LOOK_PERIOD_S, Report(looks_left - 1))
+            ctx.send_after(LOOK_PERIOD_S, LookForOrchestrator(looks_left - 1))
             return
-        if orchestrator is not None:
-            orchestrator.tell(StageFailed(self._name, self._failure or "stopped"))
+        if orchestrator is not None and self._failure is not None:
+            orchestrator.tell(StageFailed(self._name, self._failure))
         self._shut_down(ctx)
+
+    def _shut_down(self, ctx: Context[StageMessage]) -> None:
+        if self._worker is None:
+            ctx.stop(self._failure)
+        else:
+            self._worker.tell(Stop())  # its exit then ends this actor too

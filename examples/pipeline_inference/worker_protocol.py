@@ -65,7 +65,7 @@ class Sampled(msgspec.Struct, frozen=True, tag_field="event", tag="token"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag_field="event", tag="refused"):
-    """This line could not be worked on; the next one can."""
+    """This line could not be worked on. The worker goes on; its stage takes it as a failure."""
 
     why: str
 

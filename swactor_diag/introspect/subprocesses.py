@@ -1,8 +1,9 @@
 """The child processes of this node: snapshot block ``subprocess`` and their lifecycle events.
 
-Fed by two notifications that the owning actor forwards, `ProcessStarted` and `ProcessExited` (a forwarded
-`SpawnFailed` is welcome too). Emits `SubprocessSpawned` and `SubprocessExited` exactly once per spawn id,
-however often a notification comes. Numbers come from ``stat``, ``fd`` and ``cmdline`` of registered pids.
+Fed by two notifications that the owning actor forwards, `ProcessStarted` and `ProcessExited`. Emits
+`SubprocessSpawned` and `SubprocessExited` exactly once per spawn id, however often a notification comes; a
+start that was refused is reported by the driver itself (`SubprocessSpawnFailed`). Numbers come from
+``stat``, ``fd`` and ``cmdline`` of registered pids.
 
 Whether a child has ended is the driver's to say; the kernel can only say that it is not there. So:
 gone from /proc: ``unknown`` (reason ``vanished``); a zombie or a pid that now belongs to another program:
@@ -19,8 +20,8 @@ from swactor_diag.introspect._base import IntrospectionError
 from swactor_diag.introspect._command_line import readable_command, split_cmdline
 from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, ProcStat, ProcUnits, parse_stat
 from swactor_diag.schema.blocks import Subprocess, SubprocessBlock, SubprocessStatus
-from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned, SubprocessSpawnFailed
-from swactor_process import ProcessExited, ProcessStarted, SpawnFailed
+from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
+from swactor_process import ProcessExited, ProcessStarted
 
 EXITED_KEPT_MAX = 64
 """Ended children that stay in the block; beyond it the oldest is forgotten and counted."""
@@ -70,7 +71,7 @@ class SubprocessIntrospector:
         self._reported: set[str] = set()
 
     def hear(self, message: object) -> None:
-        """Take note of a start, an exit or a refused start; anything else is ignored."""
+        """Take note of a start or an exit; anything else is ignored."""
         match message:
             case ProcessStarted() | ProcessExited() if message.spawn_id in self._forgotten:
                 pass
@@ -78,8 +79,6 @@ class SubprocessIntrospector:
                 self._started(message)
             case ProcessExited():
                 self._exited(message)
-            case SpawnFailed():
-                self._refused(message)
             case _:
                 pass
 
@@ -141,19 +140,6 @@ class SubprocessIntrospector:
             )
         )
         self._forget_oldest()
-
-    def _refused(self, message: SpawnFailed) -> None:
-        self._events.append(
-            SubprocessSpawnFailed(
-                label=message.label,
-                command=readable_command(message.command)[0],
-                spawn_id=message.spawn_id,
-                errno_name=message.errno_name,
-                role=message.role.value,
-                path=message.path,
-                message=message.message,
-            )
-        )
 
     def _child(self, message: ProcessStarted | ProcessExited) -> _Child:
         """The entry of the message's spawn. An exit nobody announced gets one too, under what it says."""

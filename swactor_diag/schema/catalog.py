@@ -19,8 +19,9 @@ from swactor_diag.schema import events as own_events
 from swactor_diag.schema.boot import SCHEMA_VERSION, Identity
 from swactor_diag.schema.manifest import Manifest
 from swactor_diag.schema.snapshot import Body, SnapshotEnvelope
+from swactor_process import events as process_events
 
-_MODULES = (swactor, own_events, cluster_events, relay_events)
+_MODULES = (swactor, own_events, cluster_events, relay_events, process_events)
 
 
 def _declared_events() -> dict[str, type[Event]]:

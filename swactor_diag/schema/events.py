@@ -54,20 +54,6 @@ class SubprocessExited(Event, frozen=True, kw_only=True):
     )
 
 
-class SubprocessSpawnFailed(Event, frozen=True, kw_only=True):
-    """A child process was asked for and the system refused; nothing was started."""
-
-    label: str
-    command: str
-    spawn_id: str
-    errno_name: str
-    role: Annotated[
-        str, Meta(description="program, cwd, interpreter, permission, format, size, limit, unknown.")
-    ]
-    path: str
-    message: str
-
-
 class ProbeSent(Event, frozen=True, kw_only=True):
     """A reachability probe left for ``<label> (<address>)``."""
 

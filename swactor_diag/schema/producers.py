@@ -12,6 +12,7 @@ from swactor.cluster.events import (
     SwimTransition,
 )
 from swactor.relay.events import RelaySessionClosed
+from swactor_process.events import SubprocessSpawnFailed
 
 __all__ = [
     "DialErrorText",
@@ -20,5 +21,6 @@ __all__ = [
     "GossipReceived",
     "MemberState",
     "RelaySessionClosed",
+    "SubprocessSpawnFailed",
     "SwimTransition",
 ]

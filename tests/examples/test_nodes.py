@@ -161,6 +161,15 @@ def talks_nonsense(spec: ProcessSpec) -> Script:
     return Script(begin=(Say(b"this is no JSON\n", after_s=1.0),))
 
 
+def talks_nonsense_and_dies(spec: ProcessSpec) -> Script:
+    return Script(begin=(Say(b"this is no JSON\n"), Exit(1)))
+
+
+def dies_while_the_next_stage_is_looked_for(spec: ProcessSpec) -> Script:
+    ready = Worker(int(spec.args[0]), int(spec.args[1])).ready()
+    return Script(begin=(Say(ready), Exit(4, after_s=0.15)))
+
+
 def never_ready(spec: ProcessSpec) -> Script:
     return Script()
 
@@ -171,6 +180,8 @@ def never_ready(spec: ProcessSpec) -> Script:
         (dies_at_once, "stage-1: worker exited with 3 after 1.0 s, unasked"),
         (refused, "stage-1: worker could not be started"),
         (talks_nonsense, "stage-1: worker said something that is no result"),
+        (talks_nonsense_and_dies, "stage-1: worker said something that is no result"),
+        (dies_while_the_next_stage_is_looked_for, "stage-1: worker exited with 4"),
         (never_ready, "stage-0, stage-1: not found within 20 s"),
     ],
 )

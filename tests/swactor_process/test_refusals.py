@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from swactor import Event
 from swactor_process import ProcessSpec, SpawnFailed, SpawnRole
+from swactor_process.events import SubprocessSpawnFailed
 
 from .conftest import Node, sh
 
@@ -90,3 +92,22 @@ async def test_the_owner_goes_on_after_a_refusal(node: Node) -> None:
     await _refused(node, ProcessSpec(program="no-such-program", label="x"))
 
     assert (await (await node.start(sh("exit 0"))).exited()).exit_code == 0
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
+
+
+async def test_observers_hear_of_it_without_the_arguments_which_may_be_secret(node: Node) -> None:
+    seen = Seen()
+    node.system.attach(seen)
+
+    await _refused(node, ProcessSpec(program="no-such-program", args=("--token", "s3cret"), label="x"))
+
+    (event,) = [event for event in seen.events if isinstance(event, SubprocessSpawnFailed)]
+    assert (event.label, event.command, event.errno_name) == ("x", "no-such-program", "ENOENT")
+    assert "s3cret" not in repr(event)

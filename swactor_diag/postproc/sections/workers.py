@@ -15,8 +15,8 @@ from swactor_diag.schema.events import (
     Custom,
     SubprocessExited,
     SubprocessSpawned,
-    SubprocessSpawnFailed,
 )
+from swactor_diag.schema.producers import SubprocessSpawnFailed
 
 TITLE = "Workers"
 

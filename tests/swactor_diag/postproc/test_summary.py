@@ -16,7 +16,6 @@ from swactor_diag.postproc.summary import render
 from swactor_diag.schema.events import (
     SubprocessExited,
     SubprocessSpawned,
-    SubprocessSpawnFailed,
     encode_record,
 )
 from swactor_diag.schema.producers import (
@@ -26,6 +25,7 @@ from swactor_diag.schema.producers import (
     GossipReceived,
 )
 from swactor_diag.schema.submission import Outgoing, RecordKind, batch_id
+from swactor_process.events import SubprocessSpawnFailed
 
 START_MS = 1_779_720_000_000  # 2026-05-25 14:40:00 UTC
 GOLDEN = Path(__file__).parent / "golden"
