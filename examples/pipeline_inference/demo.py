@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -32,7 +33,7 @@ from examples.pipeline_inference.launcher import (
     StopAll,
     StopCollector,
 )
-from examples.pipeline_inference.lines import Answer, Prompt, Spoken, Text
+from examples.pipeline_inference.lines import Answer, Prompt, Spoken, StageFound, Text
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
 from examples.pipeline_inference.stage import stage_name
 from swactor import ActorRef, ActorSystem, AskTimeoutError, SwactorError, SystemClock, SystemRandom
@@ -78,6 +79,9 @@ class Demo:
         self._work = self._folder / "work"
         self._logs = self._folder / "logs"
         self._streaming = False
+        self._tokens = 0
+        self._asked_ns = 0
+        self._answered_ns = 0
 
     async def run(self) -> int:
         """Do it all; return the exit status."""
@@ -172,6 +176,8 @@ class Demo:
                     "0",
                     "--root",
                     str(self._work.resolve() / COLLECTOR),
+                    "--finalize-wait-s",
+                    FINALIZE_WAIT_S,
                     *run,
                 ),
                 RELAY: (*CLI, "relay", "--port", "0", *run),
@@ -221,16 +227,21 @@ class Demo:
         if self._streaming:
             self._console.print()
             self._streaming = False
-        self._console.print(f"[dim]·[/dim] {line}", highlight=False)
+        self._console.print(f"[dim]·[/dim] {escape(line)}", highlight=False)
 
     def _speak(self, spoken: Spoken) -> None:
         match spoken:
+            case StageFound(stage):
+                self._tell(f"{stage} is ready")
             case Prompt(text):
+                self._asked_ns = self._asked_ns or self._clock.monotonic_ns()
                 self._console.print(f"\n[bold]{escape(text)}[/bold]", end="", highlight=False)
                 self._streaming = True
             case Text(text):
+                self._tokens += 1
                 self._console.out(text, end="", highlight=False)
             case Answer():
+                self._answered_ns = self._clock.monotonic_ns()
                 self._console.print()
                 self._streaming = False
 
@@ -239,14 +250,23 @@ class Demo:
             self._console.print()
         self._console.print()
         if self._bundle.exists():
-            text = summary.render(load.load_run(self._bundle))
-            page = self._folder / "summary.md"
-            page.write_text(text, encoding="utf-8")
-            self._console.print(Markdown(text))
-            self._console.print(
-                f"\nbundle   {self._bundle}\nsummary  {page}\nlogs     {self._logs}", highlight=False
-            )
+            self._show_summary()
         if outcome.why is None:
+            took_s = (self._answered_ns - self._asked_ns) / 1e9
+            self._console.print(
+                f"\n[bold green]Answered:[/bold green] {self._tokens} tokens in {took_s:.1f} s"
+            )
             return 0
         self._console.print(f"\n[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
         return 130 if outcome.why == INTERRUPTED else 1
+
+    def _show_summary(self) -> None:
+        run = load.load_run(self._bundle)
+        text = summary.render(run)
+        page = self._folder / "summary.md"
+        page.write_text(text, encoding="utf-8")
+        # Everything happened today: on a screen the date would only take room from what differs.
+        day = datetime.fromtimestamp(self._clock.wall_ms() / 1000, tz=UTC).date().isoformat()
+        self._console.print(Markdown(text.replace(f"{day} ", "")))
+        for what, where in (("bundle", self._bundle), ("summary", page), ("logs", self._logs)):
+            self._console.print(f"{what:8} {where}", highlight=False, soft_wrap=True)

@@ -15,7 +15,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from examples.pipeline_inference.lines import Answer, Failed, Line, Listening, Prompt, Spoken, Text
+from examples.pipeline_inference.lines import (
+    Answer,
+    Failed,
+    Line,
+    Listening,
+    Prompt,
+    Spoken,
+    StageFound,
+    Text,
+)
 from swactor import Actor, ActorRef, Context, Reply, Request
 from swactor_process import (
     ProcessCommand,
@@ -189,7 +198,7 @@ class Launcher(Actor[LauncherMessage]):
         match _DECODE(output.line):
             case Listening(url):
                 self._service_ready(ctx, label, url)
-            case Prompt() | Text() | Answer() as spoken:
+            case StageFound() | Prompt() | Text() | Answer() as spoken:
                 self._on_spoken(spoken)
             case Failed(why):
                 self._why = self._why or why

@@ -15,6 +15,12 @@ class Listening(msgspec.Struct, frozen=True, tag_field="event", tag="listening")
     url: str
 
 
+class StageFound(msgspec.Struct, frozen=True, tag_field="event", tag="stage_found"):
+    """From the orchestrator: this stage is ready to work."""
+
+    stage: str
+
+
 class Prompt(msgspec.Struct, frozen=True, tag_field="event", tag="prompt"):
     """From the orchestrator: it begins to answer this prompt."""
 
@@ -39,7 +45,7 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     why: str
 
 
-Spoken: TypeAlias = Prompt | Text | Answer
+Spoken: TypeAlias = StageFound | Prompt | Text | Answer
 """What the orchestrator says while all is well."""
 Line: TypeAlias = Listening | Spoken | Failed
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from examples.pipeline_inference.lines import Answer, Failed, Prompt, Spoken, Text
+from examples.pipeline_inference.lines import Answer, Failed, Spoken
 from examples.pipeline_inference.messages import WIRE, Generate, Interrupt, Shutdown
 from examples.pipeline_inference.orchestrator import Orchestrator
 from examples.pipeline_inference.stage import ORCHESTRATOR, Stage, StagePlace, stage_name
@@ -151,7 +151,7 @@ async def run_orchestrator(
                 node.cluster,
                 stage_count=config.run.stage_count,
                 join_timeout_s=config.join_timeout_s,
-                on_text=lambda text: say(Text(text)),
+                say=say,
             ),
             name=ORCHESTRATOR,
         )
@@ -161,7 +161,6 @@ async def run_orchestrator(
         failure: str | None = None
         try:
             for prompt in config.prompts:
-                say(Prompt(prompt))
                 asked = Generate(prompt, config.tokens_max)
                 say(Answer(await orchestrator.ask(asked, timeout_s=timeout_s)))
         except SwactorError as error:

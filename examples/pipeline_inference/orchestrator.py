@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from examples.pipeline_inference.lines import Prompt, StageFound, Text
 from examples.pipeline_inference.messages import (
     EndRequest,
     Generate,
@@ -46,15 +47,20 @@ class PipelineFailedError(SwactorError):
 
 
 class Orchestrator(Actor[OrchestratorMessage]):
-    """Answers one `Generate` at a time; ``on_text`` hears each token's text as it comes."""
+    """Answers one `Generate` at a time; ``say`` hears of each stage, prompt and token."""
 
     def __init__(
-        self, cluster: Cluster, *, stage_count: int, join_timeout_s: float, on_text: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        *,
+        stage_count: int,
+        join_timeout_s: float,
+        say: Callable[[StageFound | Prompt | Text], None],
     ) -> None:
         self._cluster = cluster
         self._names = tuple(stage_name(index) for index in range(stage_count))
         self._join_timeout_s = join_timeout_s
-        self._on_text = on_text
+        self._say = say
         self._stages: dict[str, ActorRef[Any]] = {}
         self._served = 0
         self._asked: Generate | None = None
@@ -101,10 +107,12 @@ class Orchestrator(Actor[OrchestratorMessage]):
             if stage is not None:
                 self._stages[name] = stage
                 ctx.monitor(stage)
+                self._say(StageFound(name))
         if len(self._stages) < len(self._names):
             ctx.send_after(LOOK_PERIOD_S, Look())
         else:
-            ctx.cancel(JoinOverdue())
+            ctx.cancel(JoinOverdue())  # a timer's key is its message
+            self._say(Prompt(self._asked.prompt))
             self._first_stage.tell(StartRequest(self._request_id, self._asked.prompt))
 
     @property
@@ -120,7 +128,7 @@ class Orchestrator(Actor[OrchestratorMessage]):
             return  # the rest of a request that is over
         if not token.final:
             self._text.append(token.text)
-            self._on_text(token.text)
+            self._say(Text(token.text))
         if token.final or len(self._text) >= self._asked.tokens_max:
             self._first_stage.tell(EndRequest(self._request_id))
             self._reply.send("".join(self._text))

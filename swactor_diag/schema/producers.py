@@ -9,6 +9,7 @@ from swactor.cluster.events import (
     DialStarted,
     GossipReceived,
     MemberState,
+    SwimReason,
     SwimTransition,
 )
 from swactor.relay.events import RelaySessionClosed
@@ -22,5 +23,6 @@ __all__ = [
     "MemberState",
     "RelaySessionClosed",
     "SubprocessSpawnFailed",
+    "SwimReason",
     "SwimTransition",
 ]

@@ -5,7 +5,7 @@ from msgspec import Struct, UnsetType
 from swactor_diag.postproc.load import Node, Run
 from swactor_diag.postproc.markup import bullets, inert, moment
 from swactor_diag.schema.ids import short_id
-from swactor_diag.schema.producers import MemberState, SwimTransition
+from swactor_diag.schema.producers import MemberState, SwimReason, SwimTransition
 from swactor_diag.schema.reading import Snapshot
 
 TITLE = "First peer to go Dead"
@@ -34,16 +34,23 @@ class Rows(Struct, frozen=True, kw_only=True):
     later: int
 
 
-def rows(run: Run) -> Rows | None:
-    """Return the first transition to Dead, or None when there is none."""
-    found = [
+class Nobody(Struct, frozen=True):
+    """No peer was given up; ``leaves`` counts how often one was seen to leave in order."""
+
+    leaves: int
+
+
+def rows(run: Run) -> Rows | Nobody:
+    """Return the first time a peer was given up. A peer that says farewell is Dead too, but was not lost."""
+    dead = [
         (record.wall_ms, node.label, index, node, record.event)
         for node in run.nodes
         for index, record in enumerate(node.records)
         if isinstance(record.event, SwimTransition) and record.event.to is MemberState.DEAD
     ]
+    found = [item for item in dead if item[4].reason is not SwimReason.LEFT]
     if not found:
-        return None
+        return Nobody(leaves=len(dead))
     at_ms, _, _, observer, event = min(found, key=lambda item: item[:3])
     peer = run.node_of(event.peer)
     return Rows(
@@ -87,10 +94,11 @@ def _probes(snapshot: Snapshot) -> str:
     return "yes" if "ok" in outcomes else "no"
 
 
-def render(rows: Rows | None) -> str:
-    """Return who, when and why, and one line for each side; or that nobody went Dead."""
-    if rows is None:
-        return "No node marked a peer Dead (SwimTransition events would say so)."
+def render(rows: Rows | Nobody) -> str:
+    """Return who, when and why, and one line for each side; or that nobody was given up."""
+    if isinstance(rows, Nobody):
+        left = f"; peers were seen to leave in order {rows.leaves} times" if rows.leaves else ""
+        return f"No node gave a peer up (SwimTransition events to Dead would say so){left}."
     who = f"{inert(rows.observer)} marked {inert(rows.peer)} ({inert(short_id(rows.peer_id))}) Dead"
     lines = [f"{who} at {moment(rows.at_ms)} UTC ({rows.at_ms} ms, its own clock): {inert(rows.reason)}"]
     lines += [

@@ -57,27 +57,17 @@ def render(rows: tuple[Row, ...]) -> str:
     """Return the table, or why there is none."""
     if not rows:
         return "No node left a record in this bundle."
-    headers = [
-        "node",
-        "role",
-        "id",
-        "boots",
-        "snapshots",
-        "events",
-        "finalized",
-        "last seen (UTC, own clock)",
-    ]
-    return table([*headers, "remarks"], [_cells(row) for row in rows])
+    headers = ["node", "role", "id", "snapshots", "events", "last seen (UTC, own clock)", "remarks"]
+    return table(headers, [_cells(row) for row in rows])
 
 
 def _cells(row: Row) -> list[str]:
-    counts = [str(count) for count in (row.boots, row.snapshots, row.events)]
     return [
         inert(row.label),
         inert(row.role),
         inert(None if row.node_id is None else short_id(row.node_id)),
-        *counts,
-        "yes" if row.finalized else "no",
+        str(row.snapshots),
+        str(row.events),
         moment(row.last_seen_ms),
         "; ".join(_remarks(row)) or "-",
     ]
@@ -93,6 +83,8 @@ def _remarks(row: Row) -> list[str]:
         remarks.append("no boot record")
     elif row.boots > 1:
         remarks.append(f"started {row.boots} times")
+    if row.finalized:
+        remarks.append("finalized the run")
     if not row.listed:
         remarks.append("not in the manifest")
     return remarks

@@ -161,19 +161,22 @@ def _fate(child: _Child, node: Node) -> str:
         return f"running at last sight ({moment(seen)})"
     after = "" if exited.uptime_ms is None else f" after {duration(exited.uptime_ms)}"
     if exited.exit_signal is not None:
-        return f"killed by signal {exited.exit_signal}{after}, {_by_whom(exited)}"
+        return _ended_by_signal(exited, after)
     if exited.exit_code is not None:
         asked = " (asked)" if exited.asked_for is True else ""
         return f"exited {exited.exit_code}{after}{asked}"
     return f"ended{after}, its status is not known"
 
 
-def _by_whom(exited: SubprocessExited) -> str:
+def _ended_by_signal(exited: SubprocessExited, after: str) -> str:
+    signal = f"signal {exited.exit_signal}"
     if exited.escalated is True:
-        return "by us: it did not stop when asked"
+        return f"killed by us with {signal}{after}: it did not stop when asked"
     if isinstance(exited.asked_for, UnsetType):
-        return "nobody recorded by whom"
-    return "by us" if exited.asked_for else "not by us"
+        return f"killed by {signal}{after}, nobody recorded by whom"
+    return (
+        f"stopped by us with {signal}{after}" if exited.asked_for else f"killed by {signal}{after}, not by us"
+    )
 
 
 def render(rows: tuple[Row, ...]) -> str:
