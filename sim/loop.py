@@ -113,6 +113,13 @@ class VirtualLoop(BaseEventLoop):
         self._ready.append(handle)
         return handle
 
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Schedule ``callback`` in ``delay`` virtual seconds, rounded to the nanosecond."""
+        delay_ns = round(delay * NS_PER_S) if delay < NEVER_NS // NS_PER_S else NEVER_NS
+        return self.call_at_ns(self.now_ns + delay_ns, callback, *args, context=context)
+
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:

@@ -8,7 +8,7 @@ from typing import Any
 
 from swactor import ActorRef
 from swactor.cluster.outbox import Outbox
-from swactor.cluster.session import CloseCode, PulseVerdict, Window, take_pulse
+from swactor.cluster.session import CloseCode, PulseVerdict, Window, next_pulse_ns, take_pulse
 from swactor.cluster.tap import Tap
 from swactor.cluster.wire import Frame, FrameDecoder, FrameKind, encode_frame
 
@@ -91,6 +91,12 @@ class Carrier:
         """Say what the connection needs now."""
         return take_pulse(
             now_ns, last_read_ns=self.last_read_ns, last_write_ns=self._last_write_ns, window=self.window
+        )
+
+    def next_pulse_ns(self) -> int:
+        """Return when the connection may next need something."""
+        return next_pulse_ns(
+            last_read_ns=self.last_read_ns, last_write_ns=self._last_write_ns, window=self.window
         )
 
     def retire(self, code: CloseCode, text: str) -> None:

@@ -75,12 +75,16 @@ class SwimKind(IntEnum):
     @property
     def label(self) -> str:
         """The name a snapshot shows: ``ping``, ``join_request``."""
-        return self.name.lower()
+        return _LABELS[self]
 
     @property
     def message_kind(self) -> str:
         """The name an event shows, in the spelling of the original format."""
-        return "swactor_dist::" + self.name.title().replace("_", "")
+        return _MESSAGE_KINDS[self]
+
+
+_LABELS = {kind: kind.name.lower() for kind in SwimKind}
+_MESSAGE_KINDS = {kind: "swactor_dist::" + kind.name.title().replace("_", "") for kind in SwimKind}
 
 
 class SwimMessage(msgspec.Struct, frozen=True, array_like=True):

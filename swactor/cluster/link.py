@@ -61,6 +61,8 @@ from swactor.cluster.views import ConnectionView
 from swactor.cluster.wire import Frame, FrameKind, WireError, encode_frame
 
 TICK_S = 1.0
+TICK_S_MIN = 0.1
+"""How often a link looks at the clock: while it dials, and at the most."""
 BACKOFF_MS_MIN = 50
 BACKOFF_MS_MAX = 3_000
 
@@ -214,11 +216,19 @@ class Link(Actor[LinkMessage]):
                 self._wiring.router.receive(self._peer, frame)
 
     def _tick(self, ctx: Context[LinkMessage]) -> None:
+        """Look at the clock, and choose when to look again: no sooner than there can be anything to do."""
         now_ns, carrier = ctx.clock.monotonic_ns(), self._carrier
-        if self._phase is Phase.GREETING and now_ns - self._dial_started_ns > GREETING_MAX_NS:
+        if self._phase is Phase.UP and carrier is not None:
+            self._take_pulse(ctx, carrier, now_ns)
+        elif self._phase is Phase.GREETING and now_ns - self._dial_started_ns > GREETING_MAX_NS:
             self._give_up_dial(ctx, DialFailed(DialResult.TIMEOUT, "the peer did not greet"))
-        if self._phase is not Phase.UP or carrier is None:
-            return
+        if self._phase is Phase.UP and self._carrier is not None:
+            delay_s = (self._carrier.next_pulse_ns() - now_ns) / 1e9
+            ctx.send_after(max(TICK_S_MIN, delay_s), Tick())
+        elif self._phase is not Phase.IDLE:
+            ctx.send_after(TICK_S, Tick())
+
+    def _take_pulse(self, ctx: Context[LinkMessage], carrier: Carrier, now_ns: int) -> None:
         match carrier.pulse(now_ns):
             case PulseVerdict.BEAT:
                 carrier.write(now_ns, beat=True)
@@ -246,7 +256,7 @@ class Link(Actor[LinkMessage]):
         self._dials += 1
         self._attempt += 1
         self._dial_started_ns, number, me = ctx.clock.monotonic_ns(), self._dials, ctx.ref
-        ctx.send_every(TICK_S, Tick())
+        ctx.send_after(TICK_S, Tick())
         ctx.emit(DialStarted(peer=self._peer, attempt=self._attempt, timeout_ms=DIAL_TIMEOUT_MS))
         self._dial = self._wiring.transport.dial(
             self._address, lambda result: me.tell(Dialled(number, result))
@@ -334,9 +344,9 @@ class Link(Actor[LinkMessage]):
         self._attempt, self._backoff_ms, self._last_failure = 0, BACKOFF_MS_MIN, None
         self._generation += 1
         self._created_at_ms = ctx.clock.wall_ms()
-        ctx.send_every(TICK_S, Tick())
         ctx.emit(LinkUp(peer=self._peer, generation=self._generation, dialled=dialled))
         early = carrier.open(ctx.ref, self._up_ns)
+        ctx.send_after(TICK_S, Tick())
         self._wiring.router.link_up(self._peer)
         if early:
             self._read(ctx, carrier, early)

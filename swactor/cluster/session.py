@@ -130,10 +130,16 @@ def take_pulse(now_ns: int, *, last_read_ns: int, last_write_ns: int, window: Wi
     waiting_since_ns = window.waiting_since_ns
     if waiting_since_ns is not None and now_ns - waiting_since_ns > SILENCE_MAX_NS:
         return PulseVerdict.DEAF
-    # half a tick early rather than half a tick late
-    if now_ns - last_write_ns >= BEAT_PERIOD_NS - BEAT_PERIOD_NS // 4:
+    if now_ns - last_write_ns >= BEAT_PERIOD_NS:
         return PulseVerdict.BEAT
     return PulseVerdict.FINE
+
+
+def next_pulse_ns(*, last_read_ns: int, last_write_ns: int, window: Window) -> int:
+    """Return when `take_pulse` may next have something to say, if nothing is read or written until then."""
+    waiting_since_ns = window.waiting_since_ns
+    quiet_since_ns = last_read_ns if waiting_since_ns is None else min(last_read_ns, waiting_since_ns)
+    return min(last_write_ns + BEAT_PERIOD_NS, quiet_since_ns + SILENCE_MAX_NS + 1)
 
 
 class Inbound(Enum):
