@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +25,12 @@ from examples.pipeline_inference.launcher import (
     COLLECTOR,
     ORCHESTRATOR,
     RELAY,
+    RUN_TIMEOUT_S,
     Launcher,
     LauncherMessage,
     Outcome,
     Plan,
+    RunEndedError,
     StartNodes,
     StartServices,
     StopAll,
@@ -36,7 +39,7 @@ from examples.pipeline_inference.launcher import (
 from examples.pipeline_inference.lines import Answer, Prompt, Spoken, StageFound, Text
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
 from examples.pipeline_inference.stage import stage_name
-from swactor import ActorRef, ActorSystem, AskTimeoutError, SwactorError, SystemClock, SystemRandom
+from swactor import ActorRef, ActorSystem, SwactorError, SystemClock, SystemRandom
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
 from swactor_diag.cli.console import CommandError
@@ -50,7 +53,6 @@ from swactor_process import LinuxSpawner
 ROOT = Path(__file__).parents[2]
 CLI = ("-m", "swactor_diag.cli.main")
 EXAMPLE = "examples.pipeline_inference"
-RUN_TIMEOUT_S = 600.0
 FINALIZE_WAIT_S = "1.5"
 """Every node is stopped in order right after the end of a run, and then sends its last snapshot anyway."""
 INTERRUPTED = "interrupted"
@@ -97,31 +99,27 @@ class Demo:
 
     async def _run_processes(self) -> Outcome:
         async with ActorSystem(name="launcher") as system:
-            launcher = await system.spawn(
-                Launcher(
-                    self._plan(),
-                    spawner=LinuxSpawner(system.loop),
-                    tell_people=self._tell,
-                    on_spoken=self._speak,
-                ),
-                name="launcher",
-            )
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._stop_on_signal, launcher)
-                outcome = await self._run_nodes(system, launcher)
-                group.cancel_scope.cancel()
+            with LinuxSpawner(system.loop) as spawner:
+                launcher = await system.spawn(
+                    Launcher(self._plan(), spawner=spawner, tell_people=self._tell, on_spoken=self._speak),
+                    name="launcher",
+                )
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._stop_on_signal, launcher, spawner)
+                    outcome = await self._run_nodes(system, launcher)
+                    group.cancel_scope.cancel()
+                await system.shutdown()  # before the spawner goes: what it guards would be killed
             return outcome
 
     async def _run_nodes(self, system: ActorSystem, launcher: ActorRef[LauncherMessage]) -> Outcome:
         try:
             url = await launcher.ask(StartServices(), timeout_s=60.0)
-        except (SwactorError, RuntimeError) as error:
+        except RunEndedError as error:
+            return Outcome(error.why)
+        except SwactorError as error:
             return Outcome(f"the collector did not come up: {error}")
         diagnostics = await self._record(system, url)
-        try:
-            outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=RUN_TIMEOUT_S)
-        except AskTimeoutError:
-            outcome = Outcome(f"not done within {RUN_TIMEOUT_S:g} s")
+        outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=2 * RUN_TIMEOUT_S)
         await diagnostics.stop()
         try:
             await anyio.to_thread.run_sync(
@@ -129,7 +127,8 @@ class Demo:
             )
         except CommandError as error:
             self._tell(f"no bundle: {error}")
-        await launcher.ask(StopCollector(), timeout_s=30.0)
+        with suppress(SwactorError):  # leaving the system ends it in any case
+            await launcher.ask(StopCollector(), timeout_s=30.0)
         return outcome
 
     async def _record(self, system: ActorSystem, url: str) -> Diagnostics:
@@ -146,15 +145,16 @@ class Demo:
         )
         return await Diagnostics.from_ports(system, identity, ports=ports)
 
-    async def _stop_on_signal(self, launcher: ActorRef[LauncherMessage]) -> None:
+    async def _stop_on_signal(self, launcher: ActorRef[LauncherMessage], spawner: LinuxSpawner) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 self._tell("stopping everything; once more kills at once")
                 launcher.tell(StopAll(INTERRUPTED))
                 break
             async for _ in signals:
+                spawner.close()  # kills them, so that nobody writes into the folder any more
                 shutil.rmtree(self._work, ignore_errors=True)
-                os._exit(130)  # the orphan guard takes the children along
+                os._exit(130)
 
     # -- what they are given --------------------------------------------------------------------------------
 

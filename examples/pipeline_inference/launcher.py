@@ -25,7 +25,7 @@ from examples.pipeline_inference.lines import (
     StageFound,
     Text,
 )
-from swactor import Actor, ActorRef, Context, Reply, Request
+from swactor import Actor, ActorRef, Context, Reply, Request, SwactorError
 from swactor_process import (
     ProcessCommand,
     ProcessExited,
@@ -40,6 +40,7 @@ from swactor_process import (
 )
 
 COLLECTOR, RELAY, ORCHESTRATOR = "collector", "relay", "orchestrator"
+RUN_TIMEOUT_S = 600.0
 STOP_GRACE_S = 12.0
 """For a node that stops on request: its worker, its farewells, its last records."""
 REPORT_GRACE_S = 3.0
@@ -60,6 +61,14 @@ class Outcome:
     """How the run ended; ``why`` is None when everything was answered."""
 
     why: str | None = None
+
+
+class RunEndedError(SwactorError):
+    """The run was over before it had begun; ``why`` says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class StartServices(msgspec.Struct, Request[str], frozen=True):
@@ -141,7 +150,10 @@ class Launcher(Actor[LauncherMessage]):
             case StartNodes(subprocesses):
                 self._end_waits = ctx.defer()
                 self._report_to(subprocesses)
-                self._spawn(ctx, RELAY, self._plan.services[RELAY])
+                if self._phase is Phase.SERVICES:
+                    ctx.send_after(RUN_TIMEOUT_S, StopAll(f"not done within {RUN_TIMEOUT_S:g} s"))
+                    self._spawn(ctx, RELAY, self._plan.services[RELAY])
+                self._settle(ctx)
             case StopAll(why):
                 self._end(ctx, why)
             case ReportOverdue(why):
@@ -191,15 +203,18 @@ class Launcher(Actor[LauncherMessage]):
         label = next((label for label, process in self._living.items() if process == output.process), None)
         if label is None:
             return
-        if output.stream is Stream.STDERR:
-            with (self._plan.log_folder / f"{label}.log").open("ab") as log:
-                log.write(output.line + b"\n")
-            return
-        match _DECODE(output.line):
+        try:
+            line: Line | None = None if output.stream is Stream.STDERR else _DECODE(output.line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            line = None  # not meant for us
+        match line:
+            case None:
+                with (self._plan.log_folder / f"{label}.log").open("ab") as log:
+                    log.write(output.line + b"\n")
             case Listening(url):
                 self._service_ready(ctx, label, url)
-            case StageFound() | Prompt() | Text() | Answer() as spoken:
-                self._on_spoken(spoken)
+            case StageFound() | Prompt() | Text() | Answer():
+                self._on_spoken(line)
             case Failed(why):
                 self._why = self._why or why
 
@@ -237,7 +252,7 @@ class Launcher(Actor[LauncherMessage]):
         self._phase = Phase.STOPPING
         self._why = why
         if self._collector_waits is not None:
-            self._collector_waits.fail(RuntimeError(why or "stopped"))
+            self._collector_waits.fail(RunEndedError(why or "stopped"))
         self._stop(ORCHESTRATOR)
         self._settle(ctx)
 
@@ -251,8 +266,8 @@ class Launcher(Actor[LauncherMessage]):
                 self._stop(RELAY)
             if not nodes and RELAY not in self._living:
                 self._phase = Phase.DONE
-                if self._end_waits is not None:
-                    self._end_waits.send(Outcome(self._why))
+        if self._phase is Phase.DONE and self._end_waits is not None:
+            self._end_waits.send(Outcome(self._why))
         if COLLECTOR not in self._living and self._collector_end_waits is not None:
             self._collector_end_waits.send(None)
             ctx.stop()

@@ -270,6 +270,17 @@ def test_ctrl_c_at_any_moment_cleans_up_and_still_yields_the_bundle(
 
 
 @pytest.mark.timeout(90)
+def test_a_second_ctrl_c_kills_everything_at_once(start: Callable[..., DemoProcess]) -> None:
+    demo = start(*["Tell me a story."] * 200)
+    demo.wait_for("Once a node")
+    demo.signal(signal.SIGINT)
+    demo.wait_for("once more kills at once")
+    demo.signal(signal.SIGINT)
+    assert demo.wait() == 130
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
 def test_a_killed_launcher_takes_every_process_along(start: Callable[..., DemoProcess]) -> None:
     demo = start(*["Tell me a story."] * 200)
     demo.wait_for("Once a node")
