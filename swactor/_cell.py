@@ -143,22 +143,19 @@ class Cell(Life):
     # -- a synchronous actor's turn -----------------------------------------------------------------------
 
     def take_turn(self, messages_max: int) -> bool:
-        """Act on signals, then handle up to ``messages_max`` messages; return whether more wait."""
+        """Act on signals, handle up to ``messages_max`` messages; return whether more wait."""
         mailbox = self.mailbox
-        while True:
-            while mailbox.signals:
-                self._act_on(mailbox.signals.popleft())
-            if self._serves_async or self.state is not LifeState.RUNNING:
-                break
-            lane = mailbox.urgent or mailbox.user
-            if not lane:
-                break
-            if messages_max <= 0:
-                return True
-            messages_max -= self._handle_some(messages_max)
-        self._queued = False
+        if mailbox.signals:
+            self._act_on_signals()
         if not self._serves_async:
+            while self.state is LifeState.RUNNING and (mailbox.user or mailbox.urgent):
+                if messages_max <= 0:
+                    return True
+                messages_max -= self._handle_some(messages_max)
+                if mailbox.signals:
+                    self._act_on_signals()
             mailbox.awake = False
+        self._queued = False
         return False
 
     def _handle_some(self, messages_max: int) -> int:
@@ -276,6 +273,11 @@ class Cell(Life):
         if self.reply is not None:
             self.reply.fail(error)
         self._fail(error, message_type=type(message).__name__)
+
+    def _act_on_signals(self) -> None:
+        signals = self.mailbox.signals
+        while signals:
+            self._act_on(signals.popleft())
 
     def _act_on(self, signal: Signal) -> None:
         match signal:
