@@ -8,6 +8,7 @@ Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start,
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swactor._errors import ActorDeadError
@@ -26,6 +27,7 @@ from swactor._messages import (
     TimerFired,
 )
 from swactor._ref import LocalRef, running_cell
+from swactor._runqueue import TURN_MESSAGES
 from swactor._timers import Timers
 
 if TYPE_CHECKING:
@@ -64,8 +66,9 @@ class Cell(Life):
         parent: Cell | None,
         policy: MailboxPolicy,
         supervised: bool = False,
+        grace_s: float | None = None,
     ) -> None:
-        super().__init__(system, actor, actor_id, parent=parent, supervised=supervised)
+        super().__init__(system, actor, actor_id, parent=parent, supervised=supervised, grace_s=grace_s)
         self.mailbox = Mailbox(policy)
         self.ref = LocalRef(self)
         self.handled = 0
@@ -79,9 +82,10 @@ class Cell(Life):
 
     def restart(self, actor: Actor[Any]) -> None:
         """Start again with a fresh instance, under the same address and with the same mailbox."""
-        self._fail_deferred()
         self.actor = actor
         self._serves_async = inspect.iscoroutinefunction(actor.on_message)
+        self.mailbox.awake = False  # a task that was given up still said otherwise
+        self._wakeup = None
         self.state = LifeState.STARTING
         self._reason = None
         self.restarts += 1
@@ -98,7 +102,7 @@ class Cell(Life):
 
     def accept(self, message: object) -> bool:
         """Take a user message, or say False when the mailbox refuses; a dead actor makes it a dead letter."""
-        if self.state is LifeState.ENDED:
+        if self.state is LifeState.ENDED or (self.state is LifeState.STOPPING and not self.supervised):
             self._bury(message)
             return True
         if not self.mailbox.put(message):
@@ -114,8 +118,9 @@ class Cell(Life):
 
     def drain(self, grace_s: float) -> None:
         """Stop once all that waits now has been handled."""
-        self.mailbox.force(Drained(grace_s))
-        self._wake()
+        if self.state is not LifeState.ENDED:
+            self.mailbox.force(Drained(grace_s))
+            self._wake()
 
     def _timer_fired(self, fired: TimerFired) -> None:
         if self.state is not LifeState.ENDED:
@@ -177,7 +182,7 @@ class Cell(Life):
             else:
                 try:
                     handle(context, message)
-                except Exception as error:  # noqa: BLE001 - whatever it raises ends its actor, not the system
+                except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
                     self._handler_failed(error, message)
             if mailbox.signals or self.state is not LifeState.RUNNING:
                 break
@@ -185,13 +190,14 @@ class Cell(Life):
         return count
 
     def _handle_envelope(self, envelope: object) -> None:
-        message, reply = self._open(envelope)
-        if message is _NOTHING:
-            return
-        self.reply = reply
+        message: object = envelope
         try:
+            message, reply = self._open(envelope)
+            if message is _NOTHING:
+                return
+            self.reply = reply
             answer = self.actor.on_message(self.context, message)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
             self._handler_failed(error, message)
         else:
             if reply is not None and not reply.deferred:
@@ -204,25 +210,32 @@ class Cell(Life):
         """Handle messages one after the other, parked in between, until the actor stops."""
         running_cell.set(self)
         mailbox = self.mailbox
+        era = self._era
+        left = TURN_MESSAGES
         try:
-            while self.state is LifeState.RUNNING:
+            while self.state is LifeState.RUNNING and era == self._era:
                 lane = mailbox.urgent or mailbox.user
                 if mailbox.signals:
-                    self._act_on(mailbox.signals.popleft())
-                elif lane:
+                    self._act_on_signals()
+                elif lane and left:
+                    left -= 1
                     await self._handle_async(lane.popleft())
                 else:
-                    mailbox.awake = False
+                    if not lane:
+                        mailbox.awake = False
                     self._wakeup = self.system.loop.waiter()
+                    if lane:  # a handler that never had to wait leaves the loop to others for a turn
+                        self.system.loop.call_soon(partial(self._wakeup.set, None))
                     await self._wakeup.wait()
+                    left = TURN_MESSAGES
         finally:
-            mailbox.awake = False
-            abandoned = self._serve_task is None
-            self._serve_task = self._wakeup = None
-            if self.state is LifeState.RUNNING:  # cancelled by somebody else
-                self.begin_stop(ExitReason(ExitKind.KILLED))
-            elif not abandoned:
-                self._stop_next_child()
+            if era == self._era:  # else it was given up, and another life may be under way
+                mailbox.awake = False
+                self._serve_task = self._wakeup = None
+                if self.state is LifeState.RUNNING:  # cancelled by somebody else
+                    self.begin_stop(ExitReason(ExitKind.KILLED))
+                else:
+                    self._stop_next_child()
 
     async def _handle_async(self, message: object) -> None:
         if self.mailbox.crowded:
@@ -265,27 +278,38 @@ class Cell(Life):
             self._deferred = {}
         reply.defer(self._deferred)
 
-    def _fail_deferred(self) -> None:
-        for reply in list(self._deferred or ()):
+    def _fail_replies(self) -> None:
+        owed = [*(self._deferred or ()), *(() if self.reply is None else (self.reply,))]
+        for reply in owed:
             reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
 
-    def _handler_failed(self, error: Exception, message: object) -> None:
-        if self.reply is not None:
-            self.reply.fail(error)
+    def _handler_failed(self, error: BaseException, message: object) -> None:
+        reply, self.reply = self.reply, None
+        if reply is not None:
+            # What is meant for the whole process must not be raised once more wherever somebody asked.
+            told = error if isinstance(error, Exception) else ActorDeadError(self.actor_id, repr(error))
+            reply.fail(told)
         self._fail(error, message_type=type(message).__name__)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
 
     def _act_on_signals(self) -> None:
         signals = self.mailbox.signals
         while signals:
-            self._act_on(signals.popleft())
+            try:
+                self._act_on(signals.popleft())
+            except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
+                self._fail(error)
 
     def _act_on(self, signal: Signal) -> None:
         match signal:
             case Down():
+                if self._watching is not None:
+                    self._watching.pop(signal.ref, None)
                 self.mailbox.overtake(signal)
                 self._wake()
             case Stop():
-                self.begin_stop(signal.reason, grace_s=signal.grace_s)
+                self._stop_asked(signal)
             case ChildDown():
                 self._child_down(signal)
             case HookDone():
@@ -301,7 +325,6 @@ class Cell(Life):
 
     def _end_work(self) -> None:
         self.mailbox.awake = False
-        self._fail_deferred()
         for message in self.mailbox.empty_out():
             self._bury(message)
         self.mailbox.release_waiting()

@@ -96,15 +96,15 @@ class Context(Generic[M]):
         cell = (self._cell.children or {}).get(child.actor_id.serial)
         if cell is None:
             raise ValueError(f"{child!r} is not a living child of {self.actor_id}")
-        cell.signal(Stop(ExitReason(ExitKind.STOPPED), grace_s))
+        cell.signal(Stop(ExitReason(ExitKind.STOPPED), grace_s, for_good=True))
 
     def monitor(self, other: ActorRef[Any]) -> None:
         """Be told ``Down(other, reason)`` exactly once, when ``other`` ends; at once when it has."""
-        other.add_watcher(self._cell.ref)
+        self._cell.watch(other)
 
     def demonitor(self, other: ActorRef[Any]) -> None:
         """Do not be told after all. A `Down` that already waits in the mailbox still comes."""
-        other.remove_watcher(self._cell.ref)
+        self._cell.unwatch(other)
 
     def send_after(self, delay_s: float, message: M, *, key: Hashable = None) -> None:
         """Tell this actor ``message`` in ``delay_s`` seconds; replaces a timer with the same key.

@@ -57,6 +57,7 @@ class Life:
     __slots__ = (
         "_context",
         "_end_waiters",
+        "_era",
         "_grace_s",
         "_hook_task",
         "_hook_then",
@@ -66,13 +67,16 @@ class Life:
         "_start_waiter",
         "_timers",
         "_watchers",
+        "_watching",
         "actor",
         "actor_id",
         "child_policy",
         "children",
+        "grace_s",
         "parent",
         "ref",
         "restarts",
+        "retired",
         "state",
         "supervised",
         "system",
@@ -86,18 +90,25 @@ class Life:
         *,
         parent: Cell | None,
         supervised: bool,
+        grace_s: float | None,
     ) -> None:
         self.system = system
         self.actor = actor
         self.actor_id = actor_id
         self.parent = parent
         self.supervised = supervised
+        self.grace_s = grace_s
+        """What it is given to stop when its parent does; None: what the parent was given."""
+        self.retired = False
+        """Whether its supervisor is not to start it again."""
         self.ref: LocalRef[Any]
         self.state = LifeState.STARTING
         self.restarts = 0
         self.children: dict[int, Cell] | None = None
         self.child_policy: Callable[[Cell, ExitReason], None] | None = None
         self._reason: ExitReason | None = None
+        self._era = 0
+        """Counts how often a task of this actor was given up; such a task finds itself in another era."""
         self._grace_s = DEFAULT_GRACE_S
         self._context: Context[Any] | None = None
         self._timers: Timers | None = None
@@ -108,6 +119,7 @@ class Life:
         self._start_waiter: Waiter[None] | None = None
         self._end_waiters: list[Waiter[ExitReason]] | None = None
         self._watchers: dict[ActorRef[Any], None] | None = None
+        self._watching: dict[ActorRef[Any], None] | None = None
 
     @property
     def type_name(self) -> str:
@@ -126,6 +138,10 @@ class Life:
 
     def _quit_work(self) -> None:
         """The actor is stopping: a task that handles messages is to end after the current one."""
+        raise NotImplementedError
+
+    def _fail_replies(self) -> None:
+        """This life of the actor is over: whoever it owes a reply need not wait for it."""
         raise NotImplementedError
 
     def _end_work(self) -> None:
@@ -152,6 +168,7 @@ class Life:
 
     async def _await_hook(self, pending: Awaitable[None]) -> None:
         running_cell.set(self.ref.cell)
+        era = self._era
         error: BaseException | None = ActorDeadError(self.actor_id, "cancelled in on_start or on_stop")
         try:
             await pending
@@ -159,12 +176,12 @@ class Life:
         except Exception as raised:  # noqa: BLE001 - a failing hook ends its actor, not the system
             error = raised
         finally:
-            if self._hook_task is not None:  # else nobody waits for this any more
-                self._hook_task = None
+            if era == self._era:  # else it was given up, and another life may be under way
                 self.signal(HookDone(error))
 
     def _hook_done(self, error: BaseException | None) -> None:
         then, self._hook_then = self._hook_then, None
+        self._hook_task = None
         if then is not None:
             then(error)
 
@@ -227,6 +244,9 @@ class Life:
 
     def begin_stop(self, reason: ExitReason, *, grace_s: float = DEFAULT_GRACE_S) -> None:
         """Start the end; a task that still runs may finish its message within ``grace_s``."""
+        if self.state is LifeState.STOPPING and self._kill_timer is not None and grace_s < self._grace_s:
+            self._grace_s = grace_s
+            self._kill_after(grace_s)
         if self.state not in {LifeState.STARTING, LifeState.RUNNING}:
             return
         self.state = LifeState.STOPPING
@@ -240,15 +260,27 @@ class Life:
             self._kill_after(grace_s)
             self._quit_work()
 
+    def _stop_asked(self, stop: Stop) -> None:
+        if self.supervised and stop.for_good:
+            self.retired = True
+            if self.state is LifeState.DOWN and self.parent is not None:
+                self.parent.signal(ChildDown(self.ref.cell, self.reason, watched=False))
+        self.begin_stop(stop.reason, grace_s=stop.grace_s)
+
+    def _newest_child(self) -> Cell | None:
+        """Return the newest child that still lives; those that are down only need to be let go."""
+        while self.children:
+            newest = self.children[next(reversed(self.children))]
+            if newest.state is not LifeState.DOWN:
+                return newest
+            self.forget_child(newest)
+        return None
+
     def _stop_next_child(self) -> None:
         self._disarm()
-        if self.children:
-            # Newest first: a later child may use an earlier one.
-            newest = self.children[next(reversed(self.children))]
-            if newest.state is LifeState.DOWN:
-                self._child_down(ChildDown(newest, STOPPED, watched=False))
-            else:
-                newest.signal(Stop(STOPPED, self._grace_s))
+        newest = self._newest_child()  # newest first: a later child may use an earlier one
+        if newest is not None:
+            newest.signal(Stop(STOPPED, self._grace_s if newest.grace_s is None else newest.grace_s))
         elif self._reason is not None and self._reason.kind is ExitKind.KILLED:
             self._stopped()
         else:
@@ -265,10 +297,16 @@ class Life:
         if self.state is LifeState.STOPPING:
             if self._serve_task is None and self._hook_task is None:
                 self._stop_next_child()
-        elif down.reason.abnormal and not down.watched and self.parent is not None:
+        elif self._suffers_from(down):
             error = ChildFailedError(down.cell.actor_id, str(down.reason))
             error.__cause__ = down.reason.error
             self._fail(error)
+
+    def _suffers_from(self, down: ChildDown) -> bool:
+        """Whether this actor fails because a child did: not the root, nor one that is told `Down` anyway."""
+        if self.state not in {LifeState.STARTING, LifeState.RUNNING} or self.parent is None:
+            return False
+        return down.reason.abnormal and not down.watched and down.cell.ref not in (self._watching or ())
 
     def forget_child(self, child: Cell) -> None:
         """Let go of a child that has come to its end; one that could have been restarted ends for good."""
@@ -301,12 +339,16 @@ class Life:
         self._kill_timer = self.system.loop.call_later(CANCEL_WAIT_S, self._abandon)
 
     def _abandon(self) -> None:
-        self._serve_task = self._hook_task = None  # what still runs finds that nobody is interested any more
+        self._era += 1
+        self._serve_task = self._hook_task = self._hook_then = None
         self.system.emit(ActorStuck(actor=self.actor_id.path, actor_type=self.type_name))
         self._stop_next_child()
 
     def _stopped(self) -> None:
         self._disarm()
+        self._fail_replies()
+        if self._timers is not None:
+            self._timers.cancel_all()  # those that on_stop may have started
         if self.supervised and self.parent is not None:
             self.state = LifeState.DOWN
             self.parent.signal(ChildDown(self.ref.cell, self._reason or STOPPED, watched=False))
@@ -322,12 +364,14 @@ class Life:
         self.system.names.forget(self.actor_id)
         self._end_work()
         self._announce_start(ActorDeadError(self.actor_id, str(reason)))
+        for watched in self._watching or ():
+            watched.remove_watcher(self.ref)
         watchers, self._watchers = self._watchers or {}, None
         for watcher in watchers:
             watcher.notify_down(Down(self.ref, reason))
         for waiter in self._end_waiters or ():
             waiter.set(reason)
-        self._context = self._timers = self._end_waiters = None
+        self._context = self._timers = self._end_waiters = self._watching = None
         if self.parent is not None and not self.supervised:
             self.parent.signal(ChildDown(self.ref.cell, reason, watched=self.parent.ref in watchers))
 
@@ -342,9 +386,25 @@ class Life:
             return self.reason
         waiter: Waiter[ExitReason] = self.system.loop.waiter()
         self._end_waiters = [*(self._end_waiters or ()), waiter]
-        return await waiter.wait()
+        try:
+            return await waiter.wait()
+        finally:
+            if self._end_waiters is not None:
+                self._end_waiters.remove(waiter)
 
     # -- watching -----------------------------------------------------------------------------------------
+
+    def watch(self, other: ActorRef[Any]) -> None:
+        """Have this actor told when ``other`` ends; an end of this actor ends the watching."""
+        self._watching = self._watching or {}
+        self._watching[other] = None
+        other.add_watcher(self.ref)
+
+    def unwatch(self, other: ActorRef[Any]) -> None:
+        """Do not have it told after all."""
+        if self._watching is not None:
+            self._watching.pop(other, None)
+        other.remove_watcher(self.ref)
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
         """Tell ``watcher`` when this actor has ended; at once when it has."""

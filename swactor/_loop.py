@@ -144,6 +144,7 @@ class _TrioWaiter(Generic[T]):
 
             def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
                 self._task = None
+                self._done = True  # nobody waits any more, as with a cancelled future
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
@@ -192,15 +193,18 @@ class TrioLoop:
             self._trio.lowlevel.reschedule(self._pump)
 
     async def _run_soon(self) -> None:
-        while True:
-            # Only what is there now: what these callbacks add waits for the next turn, as on asyncio.
-            for _ in range(len(self._soon)):
-                _call(self._soon.popleft())
-            if self._soon:
-                await self._trio.lowlevel.checkpoint()
-            else:
-                self._pump_parked = True
-                await self._trio.lowlevel.wait_task_rescheduled(self._abort_pump)
+        try:
+            while True:
+                # Only what is there now: what these callbacks add waits for the next turn, as on asyncio.
+                for _ in range(len(self._soon)):
+                    _call(self._soon.popleft())
+                if self._soon:
+                    await self._trio.lowlevel.checkpoint()
+                else:
+                    self._pump_parked = True
+                    await self._trio.lowlevel.wait_task_rescheduled(self._abort_pump)
+        finally:
+            self._pump = None
 
     def _abort_pump(self, _raise_cancel: object) -> trio.lowlevel.Abort:
         self._pump_parked = False
@@ -260,8 +264,8 @@ class TrioLoop:
 
 
 def _call(callback: Callable[[], None]) -> None:
-    """Run ``callback``; a failure is logged, as asyncio does, and stops nothing else."""
+    """Run ``callback``; whatever it raises is logged and stops nothing else, least of all the backend."""
     try:
         callback()
-    except Exception:
+    except BaseException:
         log.exception("exception in callback %r", callback)

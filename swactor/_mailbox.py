@@ -11,9 +11,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from swactor._messages import Ask, Drained, TimerFired
+
 if TYPE_CHECKING:
     from swactor._messages import Signal
     from swactor.abc import Waiter
+
+_KEPT = frozenset({Ask, TimerFired, Drained})
+"""What is not dropped to make room: somebody waits for it, or the actor's own rhythm depends on it."""
 
 
 class Overflow(enum.Enum):
@@ -22,9 +27,9 @@ class Overflow(enum.Enum):
     REFUSE = "refuse"
     """The sender gets `MailboxFullError`; nothing is lost."""
     DROP_OLDEST = "drop_oldest"
-    """The message at the head goes, counted."""
+    """The oldest message that was told goes, counted; asks, and what the runtime put there, stay."""
     DROP_NEWEST = "drop_newest"
-    """The message itself goes, counted."""
+    """The message itself goes, counted; an ask is refused instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +80,21 @@ class Mailbox:
             self.user = deque((message,))
         elif len(user) < self.capacity:
             user.append(message)
-        elif self.policy.overflow is Overflow.REFUSE:
+        elif self.policy.overflow is Overflow.DROP_OLDEST:
+            self._drop_oldest(user)
+            user.append(message)
+        elif self.policy.overflow is Overflow.REFUSE or message.__class__ is Ask:
             return False
         else:
             self.dropped += 1
-            if self.policy.overflow is Overflow.DROP_OLDEST:
-                user.popleft()
-                user.append(message)
         return True
+
+    def _drop_oldest(self, user: deque[object]) -> None:
+        for place, waiting in enumerate(user):
+            if waiting.__class__ not in _KEPT:
+                del user[place]
+                self.dropped += 1
+                return
 
     def force(self, message: object) -> None:
         """Enqueue something that must not be lost, whatever the bound: a timer, the end of a drain."""

@@ -91,13 +91,17 @@ class TimerFired:
 
 
 class Stop:
-    """Stop after the current message; what is left in the mailbox goes to dead letters."""
+    """Stop after the current message; what is left in the mailbox goes to dead letters.
 
-    __slots__ = ("grace_s", "reason")
+    ``for_good``: a supervisor does not start the actor again, not even when it is down already.
+    """
 
-    def __init__(self, reason: ExitReason, grace_s: float) -> None:
+    __slots__ = ("for_good", "grace_s", "reason")
+
+    def __init__(self, reason: ExitReason, grace_s: float, *, for_good: bool = False) -> None:
         self.reason = reason
         self.grace_s = grace_s
+        self.for_good = for_good
 
 
 class Drained:

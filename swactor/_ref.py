@@ -162,7 +162,7 @@ class LocalRef(ActorRef[M_contra]):
         reply: Reply[Any] = Reply()
         if not cell.accept(Ask(message, reply)):
             raise MailboxFullError(cell.actor_id, cell.mailbox.capacity)
-        cell.system.run_queue.drain_inline()
+        cell.system.run_queue.drain_inline(by_actor=asker is not None)
         if reply.done:
             return reply.result()
         return await self._wait_for(reply, message, timeout_s=timeout_s, asker=asker)
@@ -192,7 +192,11 @@ class LocalRef(ActorRef[M_contra]):
         while not cell.accept(message):
             waiter: Waiter[None] = cell.system.loop.waiter()
             cell.mailbox.wait_for_room(waiter)
-            await waiter.wait()
+            try:
+                await waiter.wait()
+            except BaseException:
+                cell.mailbox.announce_room()  # the room that this sender was told of is the next one's
+                raise
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
         """See `ActorRef.add_watcher`."""

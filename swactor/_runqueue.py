@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from swactor._ref import running_cell
+
 if TYPE_CHECKING:
     from swactor._cell import Cell
     from swactor.abc import Clock, Loop
@@ -21,7 +23,7 @@ TURN_MESSAGES = 64
 DRAIN_BUDGET_NS = 5_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
 TURNS_A_LOOK = 4
-"""Turns between two looks at the clock; the budget begins with the first look."""
+"""Short turns between two looks at the clock; after a full turn there is a look each time."""
 INLINE_TURNS = 64
 """Turns that an ask runs inline before it waits like everybody else."""
 
@@ -51,33 +53,43 @@ class RunQueue:
     def _drain(self) -> None:
         self._woken = False
         if not self._draining:
+            running_cell.set(None)  # a callback inherits it from whoever woke the queue
             self._run(turns=None)
 
-    def drain_inline(self) -> None:
+    def drain_inline(self, *, by_actor: bool) -> None:
         """Run a bounded number of turns right now, unless this is called from within a turn."""
-        if not self._draining:
+        if self._draining:
+            return
+        if not by_actor:
             self._run(turns=INLINE_TURNS)
+            return
+        asker = running_cell.set(None)  # what runs here is not the asking actor
+        try:
+            self._run(turns=INLINE_TURNS)
+        finally:
+            running_cell.reset(asker)
 
     def _run(self, turns: int | None) -> None:
         ready = self._ready
-        ends_ns = 0
+        ends_ns = self._clock.monotonic_ns() + DRAIN_BUDGET_NS
         taken = 0
         self._draining = True
         try:
             while ready:
                 cell = ready.popleft()
-                if cell.take_turn(TURN_MESSAGES):
-                    ready.append(cell)
+                again = True
+                try:
+                    again = cell.take_turn(TURN_MESSAGES)
+                finally:
+                    if again:  # also when the turn was left by KeyboardInterrupt or SystemExit
+                        ready.append(cell)
                 taken += 1
                 if taken == turns:
                     break
-                if ready and taken % TURNS_A_LOOK == 0:
-                    now_ns = self._clock.monotonic_ns()
-                    ends_ns = ends_ns or now_ns + DRAIN_BUDGET_NS
-                    if now_ns >= ends_ns:
-                        break
+                if (again or taken % TURNS_A_LOOK == 0) and self._clock.monotonic_ns() >= ends_ns:
+                    break
         finally:
             self._draining = False
-        if ready and not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._drain)
+            if ready and not self._woken:
+                self._woken = True
+                self._loop.call_soon(self._drain)

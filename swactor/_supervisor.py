@@ -145,7 +145,12 @@ class Supervisor(Actor[SupervisorMessage]):
     def _start_child(self, spec: ChildSpec) -> ActorRef[Any]:
         parent = self._ctx._cell
         cell = parent.system.new_cell(
-            parent, spec.factory(), name=spec.id, policy=spec.mailbox, supervised=True
+            parent,
+            spec.factory(),
+            name=spec.id,
+            policy=spec.mailbox,
+            supervised=True,
+            grace_s=spec.shutdown_grace_s,
         )
         self._children[spec.id] = _Child(spec, cell)
         cell.start()
@@ -157,20 +162,28 @@ class Supervisor(Actor[SupervisorMessage]):
         child_id = next((i for i, child in self._children.items() if child.cell is cell), None)
         if child_id is None:
             return
-        if self._plan is not None:
+        if cell.retired:
+            self._let_go(child_id)
+            if self._plan is not None and child_id in self._plan.to_stop:
+                self._plan.to_stop.remove(child_id)
+                self._go_on_stopping(self._plan)
+        elif self._plan is not None:
             if child_id in self._plan.to_stop:
                 self._plan.to_stop.remove(child_id)
                 self._go_on_stopping(self._plan)
             elif child_id not in self._plan.restart:
                 self._waiting.append((child_id, reason))
-            return
-        self._decide(child_id, reason)
+        else:
+            self._decide(child_id, reason)
+
+    def _let_go(self, child_id: str) -> None:
+        child = self._children.pop(child_id)
+        self._ctx._cell.forget_child(child.cell)
 
     def _decide(self, child_id: str, reason: ExitReason) -> None:
         child = self._children[child_id]
         if not wants_restart(child.spec.restart, reason):
-            del self._children[child_id]
-            self._ctx._cell.forget_child(child.cell)
+            self._let_go(child_id)
             return
         attempt = self._history.admit(self._ctx.clock.monotonic_ns())
         if attempt is None:
@@ -197,10 +210,11 @@ class Supervisor(Actor[SupervisorMessage]):
         plan, self._plan = self._plan, None
         delay_ms = round(plan.delay_s * 1000) if plan is not None else 0
         for child_id in ids:
-            child = self._children[child_id]
+            child = self._children.get(child_id)
+            if child is None:
+                continue  # it was stopped for good meanwhile
             if child.spec.restart is RestartKind.TEMPORARY:
-                del self._children[child_id]
-                self._ctx._cell.forget_child(child.cell)
+                self._let_go(child_id)
                 continue
             cell = child.cell
             self._ctx.emit(
@@ -214,4 +228,5 @@ class Supervisor(Actor[SupervisorMessage]):
             cell.restart(child.spec.factory())
         waiting, self._waiting = self._waiting, []
         for child_id, reason in waiting:
-            self._child_down(self._children[child_id].cell, reason)
+            if child_id in self._children and self._ctx._cell.state is LifeState.RUNNING:
+                self._child_down(self._children[child_id].cell, reason)

@@ -128,6 +128,7 @@ class ActorSystem:
         name: str | None,
         policy: MailboxPolicy,
         supervised: bool = False,
+        grace_s: float | None = None,
     ) -> Cell:
         """Return a cell that hangs below ``parent`` and is not started yet."""
         self._running_root()
@@ -142,6 +143,7 @@ class ActorSystem:
             parent=parent,
             policy=policy,
             supervised=supervised,
+            grace_s=grace_s,
         )
         if parent.children is None:
             parent.children = {}
@@ -171,7 +173,7 @@ class ActorSystem:
         if drain:
             cell.drain(grace_s)
         else:
-            cell.signal(Stop(STOPPED, grace_s))
+            cell.signal(Stop(STOPPED, grace_s, for_good=True))
         return await cell.wait_ended()
 
     async def wait_stopped(self, ref: ActorRef[Any]) -> ExitReason:
