@@ -125,7 +125,7 @@ class Demo:
             await anyio.to_thread.run_sync(
                 lambda: download(url, self.run_id, target=self._bundle, token_file=None)
             )
-        except CommandError as error:
+        except (CommandError, OSError) as error:
             self._tell(f"no bundle: {error}")
         with suppress(SwactorError):  # leaving the system ends it in any case
             await launcher.ask(StopCollector(), timeout_s=30.0)
@@ -146,7 +146,7 @@ class Demo:
         return await Diagnostics.from_ports(system, identity, ports=ports)
 
     async def _stop_on_signal(self, launcher: ActorRef[LauncherMessage], spawner: LinuxSpawner) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for _ in signals:
                 self._tell("stopping everything; once more kills at once")
                 launcher.tell(StopAll(INTERRUPTED))

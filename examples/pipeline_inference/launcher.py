@@ -32,6 +32,7 @@ from swactor_process import (
     ProcessOutput,
     ProcessSpec,
     ProcessStarted,
+    ProcessStillAlive,
     Spawner,
     SpawnFailed,
     Stop,
@@ -97,7 +98,7 @@ class ReportOverdue(msgspec.Struct, frozen=True):
     why: str
 
 
-FromChild: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFailed
+FromChild: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFailed | ProcessStillAlive
 LauncherMessage: TypeAlias = StartServices | StartNodes | StopAll | StopCollector | ReportOverdue | FromChild
 
 _DECODE = msgspec.json.Decoder(Line).decode
@@ -170,8 +171,9 @@ class Launcher(Actor[LauncherMessage]):
             case ProcessOutput():
                 self._said(ctx, message)
             case SpawnFailed():
-                self._living.pop(message.label, None)
-                self._end(ctx, f"{message.label} could not be started: {message.message}")
+                self._gone(ctx, message.label, message.describe())
+            case ProcessStillAlive():
+                self._gone(ctx, message.label, f"{message.pid} does not end")
 
     # -- children -------------------------------------------------------------------------------------------
 
@@ -243,6 +245,12 @@ class Launcher(Actor[LauncherMessage]):
             else:
                 # The orchestrator knows better what this means; but it may be gone itself.
                 ctx.send_after(REPORT_GRACE_S, ReportOverdue(f"{label} {exited.describe()}"))
+        self._settle(ctx)
+
+    def _gone(self, ctx: Context[LauncherMessage], label: str, what: str) -> None:
+        """Nothing more is to be expected of this one."""
+        self._living.pop(label, None)
+        self._end(ctx, f"{label} {what}")
         self._settle(ctx)
 
     def _end(self, ctx: Context[LauncherMessage], why: str | None) -> None:

@@ -83,6 +83,7 @@ class Orchestrator(Actor[OrchestratorMessage]):
                 self._fail(stage, why)
             case Down(ref, reason):
                 lost = next((name for name, stage in self._stages.items() if stage == ref), str(ref))
+                self._stages.pop(lost, None)  # the next request looks for it again
                 # The news overtakes messages. What the stage itself said last explains more: hear that first.
                 ctx.ref.tell(StageFailed(lost, f"gone: {reason}"))
             case Interrupt():

@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,10 @@ def main(path: Path) -> None:
     status = 1
     try:
         status = asyncio.run(run(msgspec.msgpack.decode(path.read_bytes(), type=NodeFile)))
+    except (OSError, msgspec.DecodeError) as error:
+        sys.stderr.write(f"cannot read {path}: {error}\n")
+    except BaseException:  # noqa: BLE001 - the next line would swallow it
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

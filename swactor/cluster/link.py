@@ -87,6 +87,7 @@ class Link(Actor[LinkMessage]):
         self._peer = outbox.peer
         self._keep = False
         self._leaving = False
+        self._left = False
         self._phase = Phase.IDLE
         self._carrier: Carrier | None = None
         self._held: Admitted | None = None
@@ -178,14 +179,16 @@ class Link(Actor[LinkMessage]):
     def _leave(self, ctx: Context[LinkMessage]) -> None:
         """Send what waits and, last of all, the farewell; the peer closes when it has read that."""
         self._leaving = True
-        if self._phase is Phase.UP and self._carrier is not None:
+        if self._phase is Phase.UP or self._outbox:
             self._outbox.put(encode_frame(FrameKind.LEAVE))
-            self._carrier.write(ctx.clock.monotonic_ns())
+            self._flush(ctx)
 
     def _flush(self, ctx: Context[LinkMessage]) -> None:
         if self._carrier is not None:
             self._carrier.write(ctx.clock.monotonic_ns())
-        elif self._phase is Phase.IDLE and not self._redial_waits and not self._leaving:
+        elif self._left:
+            self._outbox.clear()
+        elif self._phase is Phase.IDLE and not self._redial_waits:
             ctx.emit(ConnectionCacheMiss(peer=self._peer))
             self._start_dial(ctx)
 
@@ -410,12 +413,15 @@ class Link(Actor[LinkMessage]):
 
     def _idle(self, ctx: Context[LinkMessage]) -> None:
         """There is no connection: take the one on offer, wait and redial, or rest."""
+        if self._leaving and self._phase is Phase.UP:
+            self._left = True  # the peer has read the farewell, or will not any more
+            self._outbox.clear()
         self._phase = Phase.IDLE
         ctx.cancel(Tick())
         offer, self._held = self._held, None
         if offer is not None:
             self._adopt(ctx, offer)
-        elif self._keep and not self._leaving:
+        elif self._keep and (self._outbox or not self._leaving):
             delay_ms = self._backoff_ms // 2 + ctx.random.below(self._backoff_ms + 1)
             self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MS_MAX)
             self._redial_waits = True

@@ -25,8 +25,8 @@ WAITING_MAX = 64
 
 HELLO_TIMEOUT_S = 5.0
 FAREWELL_LOOK_S = 0.02
-FAREWELL_LOOKS_MAX = 50
-"""How often, and how many times, a leaving node looks whether its peers have read all it said: 1 s in all."""
+FAREWELL_NS_MAX = 1_000_000_000
+"""How often, and for how long, a leaving node looks whether its peers have read all it said."""
 
 
 class Inbound(msgspec.Struct, frozen=True):
@@ -65,9 +65,9 @@ class SayFarewell(msgspec.Struct, Request[None], frozen=True):
 
 
 class LookAround(msgspec.Struct, frozen=True):
-    """Time to see whether anybody is still there; ``looks_left`` more times at most."""
+    """Time to see whether anybody is still there; for the last time at ``until_ns``."""
 
-    looks_left: int
+    until_ns: int
 
 
 LinksMessage = (
@@ -130,9 +130,9 @@ class Links(Actor[LinksMessage]):
                 self._farewell = ctx.defer()
                 for link, _ in self._links.values():
                     link.tell(Leave())
-                self._look_around(ctx, FAREWELL_LOOKS_MAX)
-            case LookAround(looks_left):
-                self._look_around(ctx, looks_left)
+                self._look_around(ctx, ctx.clock.monotonic_ns() + FAREWELL_NS_MAX)
+            case LookAround(until_ns):
+                self._look_around(ctx, until_ns)
             case Down(ref, _):
                 self._link_failed(ref)
             case BytesRead() | Written():
@@ -175,11 +175,12 @@ class Links(Actor[LinksMessage]):
         self.refused[reason] += 1
         ctx.emit(PeerRefused(peer=peer, reason=reason, inbound=True))
 
-    def _look_around(self, ctx: Context[LinksMessage], looks_left: int) -> None:
+    def _look_around(self, ctx: Context[LinksMessage], until_ns: int) -> None:
         if self._farewell is None:
             return
-        if looks_left and any(connection.is_up for connection in self.view()):
-            ctx.send_after(FAREWELL_LOOK_S, LookAround(looks_left - 1))
+        open_ends = any(connection.is_up or connection.frames_waiting for connection in self.view())
+        if open_ends and ctx.clock.monotonic_ns() < until_ns:
+            ctx.send_after(FAREWELL_LOOK_S, LookAround(until_ns))
         else:
             self._farewell.send(None)
 

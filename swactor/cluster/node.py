@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from swactor import (
-    ActorDeadError,
     ActorRef,
     ActorSystem,
     MailboxFullError,
@@ -226,10 +225,11 @@ class Cluster:
 
         What was told before is still sent; peers have about a second to read it.
         """
-        parts, self._parts = self._parts, None
+        parts = self._parts
         if parts is not None:
-            with suppress(ActorDeadError):  # the system has stopped the actors already
+            with suppress(SwactorError):  # the actors may have been stopped already, or be very busy
                 await parts.links_ref.ask(SayFarewell())
+            self._parts = None  # until here a peer that redials is still let in, to hear the rest
             for ref in (parts.watch_ref, parts.membership_ref, parts.links_ref, parts.registry_ref):
                 await self._system.stop_actor(ref)
         await self._transport.close()

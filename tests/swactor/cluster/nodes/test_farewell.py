@@ -36,3 +36,21 @@ async def test_peers_know_at_once_that_it_left_and_it_waits_for_nobody(world: Wo
     assert other.state_of(leaver) is MemberState.DEAD
     reasons = [event.reason for event in other.of(SwimTransition) if event.peer == leaver.key.node_id]
     assert reasons[-1] == "left"
+
+
+async def test_a_link_that_is_being_redialled_still_carries_what_was_told(world: World) -> None:
+    sender, receiver = await world.converged(2)
+    collector = Collector()
+    receiver.cluster.register("collector", await receiver.system.spawn(collector))
+    remote: ActorRef[Item] = await sender.cluster.resolve("collector")
+    world.hub.cut(sender.key.node_id, receiver.key.node_id)
+    world.hub.heal()  # one reset; both sides redial within 75 ms
+    await world.run_for(0.001)
+    for number in range(10):
+        remote.tell(Item(number))
+
+    await sender.cluster.stop()
+    await world.run_for(0.5)
+
+    assert [item.number for item in collector.messages] == list(range(10))
+    assert receiver.state_of(sender) is MemberState.DEAD
