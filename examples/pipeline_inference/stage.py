@@ -56,7 +56,7 @@ ORCHESTRATOR = "orchestrator"
 LOOK_PERIOD_S = 0.1
 """How often somebody who is not known yet is looked for."""
 LOOKS_MAX = 100
-"""How many times a failing stage looks for the orchestrator, to tell it why."""
+"""How often a failing stage looks again for the orchestrator (10 s): it may fail before that has joined."""
 
 
 def stage_name(index: int) -> str:
@@ -124,7 +124,9 @@ class Stage(Actor[StageMessage]):
         """Handle one message from the cluster, from the worker's driver, or from this node."""
         match message:
             case ProcessStarted() | ProcessExited():
-                self._subprocesses.tell(message)  # for the bundle: all that diagnostics asks of an owner
+                self._subprocesses.tell(
+                    message
+                )  # diagnostics: an owner reports starts and exits, nothing else
                 if isinstance(message, ProcessExited):
                     self._worker_ended(ctx, message)
             case SpawnFailed():
@@ -138,14 +140,14 @@ class Stage(Actor[StageMessage]):
                 self._work_on(Begin(request_id, prompt))
             case NextToken(request_id, token):
                 self._work_on(Extend(request_id, token))
-            case EndRequest(request_id):
+            case EndRequest(request_id):  # only the first stage keeps anything of a request
                 self._work_on(Forget(request_id))
             case Activation(request_id, payload):
                 self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
             case Join():
                 self._join(ctx)
             case LookForOrchestrator(looks_left):
-                self._tell_orchestrator(ctx, looks_left)
+                self._tell_orchestrator_and_end(ctx, looks_left)
             case Shutdown():
                 self._shut_down(ctx)
 
@@ -174,7 +176,7 @@ class Stage(Actor[StageMessage]):
 
     def _join(self, ctx: Context[StageMessage]) -> None:
         if self._worker is None or self._failure is not None:
-            return  # it died meanwhile
+            return  # failing, or its worker is gone: it is of no use to anybody any more
         if self._cluster.whereis(self._place.next_name) is None:
             ctx.send_after(LOOK_PERIOD_S, Join())
         else:
@@ -200,9 +202,10 @@ class Stage(Actor[StageMessage]):
         """Have the orchestrator know, then end. The first reason counts, what follows from it does not."""
         if self._failure is None:
             self._failure = why
-            self._tell_orchestrator(ctx, looks_left=LOOKS_MAX)
+            self._tell_orchestrator_and_end(ctx, looks_left=LOOKS_MAX)
 
-    def _tell_orchestrator(self, ctx: Context[StageMessage], looks_left: int) -> None:
+    def _tell_orchestrator_and_end(self, ctx: Context[StageMessage], looks_left: int) -> None:
+        """Look until it is there or the looks are used up; end either way."""
         orchestrator = self._cluster.whereis(ORCHESTRATOR)
         if orchestrator is None and looks_left:
             ctx.send_after(LOOK_PERIOD_S, LookForOrchestrator(looks_left - 1))
@@ -212,6 +215,7 @@ class Stage(Actor[StageMessage]):
         self._shut_down(ctx)
 
     def _shut_down(self, ctx: Context[StageMessage]) -> None:
+        ctx.cancel(Join())
         if self._worker is None:
             ctx.stop(self._failure)
         else:

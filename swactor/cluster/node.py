@@ -93,6 +93,7 @@ class Cluster:
         self._config = config
         self._parts: _Parts | None = None
         self._early: list[Connection] = []
+        self._stopped = False
 
     @property
     def node_id(self) -> NodeId:
@@ -105,7 +106,7 @@ class Cluster:
         await transport.start(self._on_inbound)
         boot = system.clock.wall_ms() if config.boot_id is None else config.boot_id
         targets = LocalTargets(self.node_id, boot, lambda ref: registry_ref.tell(Exposed(ref)))
-        outboxes = Outboxes(lambda outbox: _wake(outbox, links_ref))
+        outboxes = Outboxes(lambda outbox: self._wake(outbox, links_ref))
         router = Router(system, targets=targets, outboxes=outboxes, messages=config.messages)
         names = Names(self.node_id, boot=boot, random=system.random.stream("cluster", "names"))
         swim = Swim(
@@ -229,8 +230,9 @@ class Cluster:
         if parts is not None:
             with suppress(SwactorError):  # the actors may have been stopped already, or be very busy
                 await parts.links_ref.ask(SayFarewell())
+            self._stopped = True
             self._parts = None  # until here a peer that redials is still let in, to hear the rest
-            for ref in (parts.watch_ref, parts.membership_ref, parts.links_ref, parts.registry_ref):
+            for ref in (parts.watch_ref, parts.membership_ref, parts.registry_ref, parts.links_ref):
                 await self._system.stop_actor(ref)
         await self._transport.close()
 
@@ -238,6 +240,14 @@ class Cluster:
         if self._parts is None:
             raise ClusterNotRunningError("the cluster is not running")
         return self._parts
+
+    def _wake(self, outbox: Outbox, links: ActorRef[LinksMessage]) -> None:
+        if self._stopped:
+            return  # nobody sends any more
+        if outbox.link is not None:
+            outbox.link.tell(Flush())
+        else:
+            links.tell(Wake(outbox.peer))
 
     def _on_inbound(self, connection: Connection) -> None:
         if self._parts is None:
@@ -250,10 +260,3 @@ class Cluster:
 
 
 _GOSSIP_MAILBOX = MailboxPolicy(capacity=10_000, overflow=Overflow.DROP_OLDEST)
-
-
-def _wake(outbox: Outbox, links: ActorRef[LinksMessage]) -> None:
-    if outbox.link is not None:
-        outbox.link.tell(Flush())
-    else:
-        links.tell(Wake(outbox.peer))
