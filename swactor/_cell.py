@@ -167,7 +167,7 @@ class Cell(Life):
         """Handle messages until the turn is over, none is left or a signal comes; return how many."""
         mailbox = self.mailbox
         handle = self.actor.on_message
-        context = self.context
+        context = self._context or self.context
         count = 0
         while count < messages_max:
             lane = mailbox.urgent or mailbox.user
@@ -196,7 +196,7 @@ class Cell(Life):
             if message is _NOTHING:
                 return
             self.reply = reply
-            answer = self.actor.on_message(self.context, message)
+            answer = self.actor.on_message(self._context or self.context, message)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
             self._handler_failed(error, message)
         else:

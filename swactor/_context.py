@@ -28,11 +28,13 @@ N = TypeVar("N")
 class Context(Generic[M]):
     """Handed to every hook of one actor; the same object for all of its life."""
 
-    __slots__ = ("_cell", "_random")
+    __slots__ = ("_cell", "_random", "clock")
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._random: RandomStream | None = None
+        self.clock: Clock = cell.system.clock
+        """Where times come from."""
 
     @property
     def ref(self) -> ActorRef[M]:
@@ -48,11 +50,6 @@ class Context(Generic[M]):
     def system(self) -> ActorSystem:
         """The system this actor lives in."""
         return self._cell.system
-
-    @property
-    def clock(self) -> Clock:
-        """Where times come from."""
-        return self._cell.system.clock
 
     @property
     def loop(self) -> Loop:

@@ -7,6 +7,7 @@ called off while its message was already waiting. Not here: scheduling (`Loop.ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from swactor._messages import TimerFired
@@ -56,7 +57,7 @@ class Timers:
 
     def _schedule(self, key: object, running: _Running, delay_s: float) -> None:
         fired = TimerFired(key, running.generation, running.message)
-        running.handle = self._loop.call_later(delay_s, lambda: self._deliver(fired))
+        running.handle = self._loop.call_later(delay_s, partial(self._deliver, fired))
 
     def accept(self, fired: TimerFired) -> bool:
         """Return whether ``fired`` still counts; a periodic timer is then scheduled for its next due time."""
