@@ -9,7 +9,7 @@ greedy decoding of an additive back-off model (Chen and Goodman 1999, without th
 that every machine and every cut of the layers gives the same answer.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -104,10 +104,10 @@ def layers_of(stage: int, stage_count: int) -> range:
 
 def _count(tokens: Sequence[int], layer: int) -> dict[tuple[int, ...], Counter[int]]:
     """Return which token follows each run of ``layer`` tokens, and how often."""
-    counts: dict[tuple[int, ...], Counter[int]] = {}
+    counts: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for position in range(layer, len(tokens)):
         run = tuple(tokens[position - layer : position])
-        counts.setdefault(run, Counter())[tokens[position]] += 1
+        counts[run][tokens[position]] += 1
     return counts
 
 
