@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sim.errors import ScenarioError, SimulationError
-from swactor_diag.cli.console import CommandError, Exit, put, say
+from swactor_diag.cli.console import CommandError, Exit, put, say, write_file
 
 app = typer.Typer(
     help="Run a scenario in virtual time.",
@@ -61,9 +61,5 @@ def run(
 
 
 def _write(target: Path, data: bytes) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-    except OSError as exc:
-        raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
+    write_file(target, data)
     say(f"wrote     {target}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from swactor_diag.cli.console import CommandError, Exit, put, say
+from swactor_diag.cli.console import CommandError, Exit, put, say, write_file
 
 app = typer.Typer(help="Fetch, build and read the bundle of a run.", no_args_is_help=True)
 
@@ -36,7 +36,9 @@ def summary(
     if out is None:
         put(text.rstrip("\n"))
     else:
-        put(str(_write(out / _SUMMARY, text.encode())))
+        target = out / _SUMMARY
+        write_file(target, text.encode())
+        put(str(target))
     if run.incomplete:
         raise typer.Exit(Exit.INCOMPLETE)
 
@@ -73,7 +75,9 @@ def from_dir(
         raise CommandError(f"{exc} below {folder}", status=Exit.WRONG_INPUT) from exc
     except (StorageError, ValueError) as exc:
         raise CommandError(str(exc)) from exc
-    put(str(_write(out if out is not None else Path(f"{run_id}.tar.gz"), data)))
+    target = out if out is not None else Path(f"{run_id}.tar.gz")
+    write_file(target, data)
+    put(str(target))
 
 
 def _checked(run_id: str) -> str:
@@ -83,12 +87,3 @@ def _checked(run_id: str) -> str:
         return check_id(run_id, what="run id")
     except IdError as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
-
-
-def _write(target: Path, data: bytes) -> Path:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-    except OSError as exc:
-        raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
-    return target

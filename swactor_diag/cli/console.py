@@ -1,10 +1,11 @@
 """How commands speak: data on standard output, words on standard error, one line for what went wrong.
 
-Owns: the exit statuses and the one error a command raises. Not here: any command.
+Owns: the exit statuses, the one error a command raises, files as results. Not here: any command.
 """
 
 import enum
 import sys
+from pathlib import Path
 
 
 class Exit(enum.IntEnum):
@@ -35,3 +36,16 @@ def put(text: str) -> None:
     """Write one line of data, at once: somebody may be waiting for it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def write_file(target: Path, data: bytes) -> None:
+    """Write a file that the command promised, with the folders above it.
+
+    Raises:
+        CommandError: it cannot be written; says why.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    except OSError as exc:
+        raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
