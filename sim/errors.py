@@ -4,6 +4,11 @@ Owns: the exceptions of the package. A failure that a scenario plays (a lost str
 one of these.
 """
 
+SOCKETS = ("sockets", "the transport port")
+NAMES = ("name resolution", "the resolver port")
+CHILDREN = ("child processes", "the spawner port")
+"""What no simulation has, whichever way it is asked for, and what to use instead."""
+
 
 class SimulationError(Exception):
     """The simulation cannot go on, or was asked for something it cannot do."""

@@ -15,14 +15,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from sim.errors import ForbiddenInSimulationError
+from sim.errors import CHILDREN, NAMES, SOCKETS, ForbiddenInSimulationError
 
 _CLOCK = ("real time", "the clock port")
 _CHANCE = ("real randomness", "the random port")
 _MACHINE = ("real machine", "the node's identity")
-_SOCKET = ("sockets", "the transport port")
-_NAMES = ("name resolution", "the resolver port")
-_CHILD = ("child processes", "the spawner port")
 
 # Callers that stamp or draw for their own housekeeping; nothing of it reaches a record.
 _ALLOWED_CALLERS = (
@@ -78,10 +75,10 @@ _SHUT: tuple[tuple[object, tuple[str, ...], tuple[str, str]], ...] = (
     ),
     (os, ("getpid", "getppid", "uname"), _MACHINE),
     (socket, ("gethostname", "getfqdn"), _MACHINE),
-    (socket.socket, ("__init__",), _SOCKET),
-    (socket, ("getaddrinfo", "gethostbyname"), _NAMES),
-    (subprocess.Popen, ("__init__",), _CHILD),
-    (os, ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system", "popen"), _CHILD),
+    (socket.socket, ("__init__",), SOCKETS),
+    (socket, ("getaddrinfo", "gethostbyname"), NAMES),
+    (subprocess.Popen, ("__init__",), CHILDREN),
+    (os, ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system", "popen"), CHILDREN),
 )
 
 

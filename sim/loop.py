@@ -13,13 +13,20 @@ import heapq
 import threading
 from asyncio.base_events import BaseEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple, cast
+from typing import NoReturn, TypeVarTuple
 
-from sim.errors import BusyLoopError, DeadlockError, ForbiddenInSimulationError, SimulationError
+from sim.errors import (
+    CHILDREN,
+    NAMES,
+    SOCKETS,
+    BusyLoopError,
+    DeadlockError,
+    ForbiddenInSimulationError,
+    SimulationError,
+)
 
-T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CALLBACKS_PER_INSTANT_MAX = 100_000
@@ -223,8 +230,8 @@ def running_virtual_loop() -> VirtualLoop:
     return loop
 
 
-class NodeLoop:
-    """The loop as one simulated node has it, for ports that call back. Implements `swactor.abc.Loop`.
+class NodeScheduler:
+    """The loop as the ports of one simulated node have it. Implements `swactor.abc.Scheduler`.
 
     Once closed, nothing that was scheduled through it happens any more: its process is dead.
     """
@@ -232,7 +239,6 @@ class NodeLoop:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._is_open = True
-        self._tasks: dict[asyncio.Task[None], None] = {}  # asyncio itself keeps weak references only
 
     def close(self) -> None:
         """Drop everything that was scheduled."""
@@ -246,50 +252,9 @@ class NodeLoop:
         """Run ``callback`` after ``delay_s`` virtual seconds."""
         return self._loop.call_later(delay_s, self._run, callback)
 
-    def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
-        """Run ``coroutine`` as a task; one that is still running when the node dies ends by itself."""
-        awaited = cast("Coroutine[Any, Any, None]", coroutine)
-        task: asyncio.Task[None] = self._loop.create_task(awaited, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-        return task
-
-    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> NoReturn:
-        """Refuse: there are no descriptors."""
-        raise ForbiddenInSimulationError(f"file descriptors ({descriptor})", f"a port, not {callback}")
-
-    def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> NoReturn:
-        """Refuse: there are no descriptors."""
-        raise ForbiddenInSimulationError(f"file descriptors ({descriptor})", f"a port, not {callback}")
-
-    def waiter(self) -> "_Waiter[T]":
-        """Return a fresh waiter."""
-        return _Waiter(self._loop.create_future())
-
     def _run(self, callback: Callable[[], None]) -> None:
         if self._is_open:
             callback()
-
-
-class _Waiter(Generic[T]):
-    """A future as `swactor.abc.Waiter`."""
-
-    def __init__(self, future: asyncio.Future[T]) -> None:
-        self._future = future
-
-    def done(self) -> bool:
-        return self._future.done()
-
-    def set(self, value: T) -> None:
-        if not self._future.done():
-            self._future.set_result(value)
-
-    def fail(self, error: BaseException) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
-
-    async def wait(self) -> T:
-        return await self._future
 
 
 def _refuse_thread(thread: threading.Thread) -> NoReturn:
@@ -320,9 +285,6 @@ def _callback_names(ready: deque[asyncio.Handle]) -> tuple[str, ...]:
     return tuple(names)[:5]
 
 
-_SOCKETS = ("sockets", "the transport port")
-_CHILDREN = ("child processes", "the spawner port")
-_NAMES = ("name resolution", "the resolver port")
 _THREADS = ("threads", "an actor, or a port that the world simulates")
 _DESCRIPTORS = ("file descriptors", "a port that the world simulates")
 _SIGNALS = ("signals", "a fault of the scenario")
@@ -330,33 +292,33 @@ _SIGNALS = ("signals", "a fault of the scenario")
 _REFUSED = {
     "run_in_executor": _THREADS,
     "set_default_executor": _THREADS,
-    "getaddrinfo": _NAMES,
-    "getnameinfo": _NAMES,
-    "create_connection": _SOCKETS,
-    "create_server": _SOCKETS,
-    "create_unix_connection": _SOCKETS,
-    "create_unix_server": _SOCKETS,
-    "create_datagram_endpoint": _SOCKETS,
-    "connect_accepted_socket": _SOCKETS,
-    "start_tls": _SOCKETS,
-    "sendfile": _SOCKETS,
-    "sock_accept": _SOCKETS,
-    "sock_connect": _SOCKETS,
-    "sock_recv": _SOCKETS,
-    "sock_recv_into": _SOCKETS,
-    "sock_recvfrom": _SOCKETS,
-    "sock_recvfrom_into": _SOCKETS,
-    "sock_sendall": _SOCKETS,
-    "sock_sendto": _SOCKETS,
-    "sock_sendfile": _SOCKETS,
+    "getaddrinfo": NAMES,
+    "getnameinfo": NAMES,
+    "create_connection": SOCKETS,
+    "create_server": SOCKETS,
+    "create_unix_connection": SOCKETS,
+    "create_unix_server": SOCKETS,
+    "create_datagram_endpoint": SOCKETS,
+    "connect_accepted_socket": SOCKETS,
+    "start_tls": SOCKETS,
+    "sendfile": SOCKETS,
+    "sock_accept": SOCKETS,
+    "sock_connect": SOCKETS,
+    "sock_recv": SOCKETS,
+    "sock_recv_into": SOCKETS,
+    "sock_recvfrom": SOCKETS,
+    "sock_recvfrom_into": SOCKETS,
+    "sock_sendall": SOCKETS,
+    "sock_sendto": SOCKETS,
+    "sock_sendfile": SOCKETS,
     "add_reader": _DESCRIPTORS,
     "remove_reader": _DESCRIPTORS,
     "add_writer": _DESCRIPTORS,
     "remove_writer": _DESCRIPTORS,
     "connect_read_pipe": _DESCRIPTORS,
     "connect_write_pipe": _DESCRIPTORS,
-    "subprocess_exec": _CHILDREN,
-    "subprocess_shell": _CHILDREN,
+    "subprocess_exec": CHILDREN,
+    "subprocess_shell": CHILDREN,
     "add_signal_handler": _SIGNALS,
     "remove_signal_handler": _SIGNALS,
 }

@@ -7,7 +7,7 @@ Not here: what a child does (its script), the text of ``/proc`` (`sim.machine`).
 
 from collections.abc import Mapping
 
-from sim.loop import NodeLoop, VirtualLoop
+from sim.loop import NodeScheduler, VirtualLoop
 from sim.machine import NS_PER_TICK, Running
 from sim.streams import Substream
 from swactor.abc import Clock
@@ -32,10 +32,10 @@ class Processes:
         programs: Mapping[str, Program],
     ) -> None:
         self.pid = FIRST_PID_MIN + random.below(FIRST_PID_SPREAD)
-        self._loop = NodeLoop(loop)
+        self._scheduler = NodeScheduler(loop)
         self._own = Running(self.pid, 1, command, clock.monotonic_ns() // NS_PER_TICK)
         self._scripted = ScriptedSpawner(
-            self._loop, clock, programs=programs, parent_pid=self.pid, first_pid=self.pid + 1
+            self._scheduler, clock, programs=programs, parent_pid=self.pid, first_pid=self.pid + 1
         )
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Child:
@@ -47,7 +47,7 @@ class Processes:
 
     def die(self) -> None:
         """Be gone, children included: the guardian of a killed node kills their groups."""
-        self._loop.close()
+        self._scheduler.close()
 
     def kill(self, program: str, number: int) -> int:
         """Signal every living child that runs ``program``; return how many there were."""

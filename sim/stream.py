@@ -43,7 +43,6 @@ class SimConnection:
         self.twin = self  # the other end; only the simulation knows it (set by `pair`)
         self._listener: ConnectionListener | None = None
         self._early: list[Callable[[ConnectionListener], None]] = []
-        self._is_started = False
         self._end: LossReason | None = None
         self._goodbye: tuple[int, str] | None = None
         self._sent = self._next = 0
@@ -64,7 +63,6 @@ class SimConnection:
 
     def start(self, listener: ConnectionListener) -> None:
         """Report to ``listener`` from the next turn of the loop on, beginning with what came before."""
-        self._is_started = True
         self._medium.loop.call_soon(self._go_live, listener)
 
     def write(self, data: bytes) -> None:

@@ -73,8 +73,8 @@ class Waiter(Protocol[T]):
         ...
 
 
-class Loop(Protocol):
-    """The event loop as actors see it: callbacks, timers, tasks, descriptors. One implementation a backend.
+class Scheduler(Protocol):
+    """What runs callbacks: on the next turn, or later. The part of a `Loop` that most ports need.
 
     Everything runs on the loop's own thread. A callback that raises is reported by the backend's own
     means and stops nothing else.
@@ -87,6 +87,10 @@ class Loop(Protocol):
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` after ``delay_s`` seconds."""
         ...
+
+
+class Loop(Scheduler, Protocol):
+    """The event loop as actors see it: callbacks, tasks, descriptors. One implementation a backend."""
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it."""

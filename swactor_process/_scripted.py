@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from swactor.abc import Clock, Loop
+from swactor.abc import Clock, Scheduler
 from swactor_process._signals import HARMLESS, KILL
 from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import ProcessSpec, Stream
@@ -81,7 +81,7 @@ class ScriptedSpawner:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: Scheduler,
         clock: Clock,
         *,
         programs: Mapping[str, Program],
@@ -135,7 +135,7 @@ class ScriptedChild:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: Scheduler,
         spec: ProcessSpec,
         script: Script,
         *,

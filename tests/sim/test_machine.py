@@ -1,13 +1,16 @@
 """Simulated ``/proc``: the production parsers read it, and it says what the simulation knows."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from sim.clock import NodeClock
-from sim.loop import NodeLoop, running_virtual_loop
+from sim.loop import running_virtual_loop
 from sim.machine import Machine
 from sim.network import HostCounters
 from sim.processes import Processes
 from sim.streams import SimRandom
+from swactor import ActorSystem
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector
 from swactor_diag.introspect.process import ProcessIntrospector
 from swactor_process import ProcessSpec
@@ -21,7 +24,6 @@ class Lab:
         loop = running_virtual_loop()
         self.clock = NodeClock(loop, 1_700_000_000_000)
         self.counters = HostCounters()
-        self.listener = RecordingListener(NodeLoop(loop))
         random = SimRandom(1)
         self.processes = Processes(
             loop, self.clock, random.stream("pid"), command=("swactor", "stage"), programs=SCRIPTED_STANDARD
@@ -33,6 +35,12 @@ class Lab:
             counters=self.counters,
             running=self.processes.running,
         )
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[RecordingListener]:
+    async with ActorSystem() as system:
+        yield RecordingListener(system.loop)
 
 
 async def test_the_node_itself_is_a_process() -> None:
@@ -68,28 +76,28 @@ async def test_network_counters_are_those_of_the_network() -> None:
     assert getattr(block.udp_kernel_stats, "in_datagrams", None) == 3
 
 
-async def test_a_child_is_there_while_it_lives_and_only_then() -> None:
+async def test_a_child_is_there_while_it_lives_and_only_then(listener: RecordingListener) -> None:
     lab = Lab()
-    child = lab.processes.spawn(ProcessSpec(program="stays", label="stays"), lab.listener)
+    child = lab.processes.spawn(ProcessSpec(program="stays", label="stays"), listener)
 
     assert lab.machine.read_text(f"{child.pid}/cmdline") == "stays\0"
     assert lab.machine.list_dir(f"{child.pid}/fd")
     assert lab.processes.kill("stays", 9) == 1
-    await lab.listener.until_over()
+    await listener.until_over()
 
     assert lab.machine.read_text(f"{child.pid}/stat") is None
     assert lab.machine.list_dir(f"{child.pid}/fd") is None
     assert lab.processes.kill("stays", 9) == 0
 
 
-async def test_children_die_silently_with_their_node() -> None:
+async def test_children_die_silently_with_their_node(listener: RecordingListener) -> None:
     lab = Lab()
-    lab.processes.spawn(ProcessSpec(program="exits-with-7", label="exits"), lab.listener)
+    lab.processes.spawn(ProcessSpec(program="exits-with-7", label="exits"), listener)
 
     lab.processes.die()
     await running_virtual_loop().sleep_until_ns(running_virtual_loop().now_ns + 5_000_000_000)
 
-    assert lab.listener.heard == []
+    assert listener.heard == []
 
 
 @pytest.mark.parametrize("path", ["meminfo", "99999/stat", "self/fd", "nonsense"])

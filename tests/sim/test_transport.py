@@ -8,13 +8,13 @@ import anyio
 import pytest
 
 from sim.clock import WorldClock
-from sim.loop import NodeLoop, running_virtual_loop
+from sim.loop import running_virtual_loop
 from sim.medium import Medium
 from sim.network import Edge, Network
 from sim.relay import SimRelay
 from sim.streams import SimRandom
 from sim.transport import Peers, SimTransport
-from swactor import Event, NodeId
+from swactor import ActorSystem, Event, NodeId
 from swactor.cluster.testing import TRANSPORT_CHECKS, Check, TransportPair
 from swactor.cluster.transport import (
     Connection,
@@ -325,14 +325,15 @@ async def test_start_goes_on_without_a_relay() -> None:
 async def make_pair() -> AsyncIterator[TransportPair]:
     lab = Lab()
     one, other = lab.make(A), lab.make(B)
-    yield TransportPair(
-        loop=NodeLoop(running_virtual_loop()),
-        one=one,
-        other=other,
-        one_address=lambda: one.facts().local_address,
-        other_address=lambda: other.facts().local_address,
-        stranger=PeerAddress(NodeId("c" * 64)),
-    )
+    async with ActorSystem() as system:
+        yield TransportPair(
+            loop=system.loop,
+            one=one,
+            other=other,
+            one_address=lambda: one.facts().local_address,
+            other_address=lambda: other.facts().local_address,
+            stranger=PeerAddress(NodeId("c" * 64)),
+        )
     await one.close()
     await other.close()
 
