@@ -16,9 +16,6 @@ from swactor_diag.schema.reading import Snapshot, read_snapshot
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
-EPOCH_MS = 1_700_000_000_000
-NODE = "ab" * 32
-
 
 class ListSink:
     """Stores everything."""
@@ -43,18 +40,6 @@ def virtual_time() -> tuple[str, dict[str, object]]:
 
 
 @pytest.fixture
-def identity() -> Identity:
-    return Identity(
-        node_id_hex=NODE,
-        node_id_short=NODE[:8],
-        role="stage",
-        run_id="r",
-        process_start_unix_ms=EPOCH_MS,
-        boot_id="b1",
-    )
-
-
-@pytest.fixture
 def sink() -> ListSink:
     return ListSink()
 
@@ -72,7 +57,9 @@ def start_node(
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         installed: Sequence[Introspector[object]] = introspectors
-        async with ActorSystem(clock=WorldClock(loop, EPOCH_MS), random=SimRandom(1)) as system:
+        async with ActorSystem(
+            clock=WorldClock(loop, identity.process_start_unix_ms), random=SimRandom(1)
+        ) as system:
             diag = await Diagnostics.start(
                 system,
                 identity,

@@ -1,6 +1,6 @@
 """The whole tree on every event loop that is supported."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -8,17 +8,10 @@ from msgspec import Struct
 from swactor import ActorSystem
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import Custom
-from swactor_diag.schema.reading import Snapshot
-from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
+from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics
 
-
-class Sink(Protocol):
-    records: list[Outgoing]
-
-    async def post(self, record: Outgoing) -> Answer: ...
-    async def close(self) -> None: ...
-    def snapshots(self) -> list[Snapshot]: ...
+from .conftest import ListSink
 
 
 @pytest.fixture
@@ -37,7 +30,7 @@ class Slow:
         return Answer42(42)
 
 
-async def test_records_arrive_and_the_end_is_orderly(identity: Identity, sink: Sink) -> None:
+async def test_records_arrive_and_the_end_is_orderly(identity: Identity, sink: ListSink) -> None:
     async with ActorSystem() as system:
         diag = await Diagnostics.start(system, identity, sink=sink, introspectors=[Slow()])
         snapshot = await diag.snapshot()
@@ -49,7 +42,7 @@ async def test_records_arrive_and_the_end_is_orderly(identity: Identity, sink: S
     assert any(b'"kind":"last"' in record.body for record in sink.records)
 
 
-async def test_a_dead_tree_makes_finalize_end_without_a_bundle(identity: Identity, sink: Sink) -> None:
+async def test_a_dead_tree_makes_finalize_end_without_a_bundle(identity: Identity, sink: ListSink) -> None:
     async with ActorSystem() as system:
         diag = await Diagnostics.start(system, identity, sink=sink)
         await diag.stop()

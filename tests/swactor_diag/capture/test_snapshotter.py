@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
 import anyio
 import pytest
@@ -16,12 +15,10 @@ from swactor_diag.schema.reading import Snapshot
 from swactor_diag.schema.snapshot import TriggerKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
+from .conftest import ListSink
+
 StartNode = Callable[..., AbstractAsyncContextManager[tuple[ActorSystem, Diagnostics]]]
 QUIET = DiagnosticsConfig(snapshot_period_s=1_000)
-
-
-class Sink(Protocol):
-    def snapshots(self) -> list[Snapshot]: ...
 
 
 @pytest.fixture
@@ -102,7 +99,7 @@ def entry(snapshot: Snapshot, name: str) -> IntrospectorEntry:
     return next(row for row in snapshot.body.introspectors if row.name == name)
 
 
-async def test_every_five_seconds_without_drift(start_node: StartNode, sink: Sink) -> None:
+async def test_every_five_seconds_without_drift(start_node: StartNode, sink: ListSink) -> None:
     async with start_node(Fine()):
         await anyio.sleep(61)
     taken = sink.snapshots()
@@ -113,7 +110,7 @@ async def test_every_five_seconds_without_drift(start_node: StartNode, sink: Sin
 
 
 async def test_a_transition_brings_one_at_once_that_names_its_event(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ListSink
 ) -> None:
     async with start_node(config=QUIET) as (_, diag):
         diag.emit(transition())
@@ -124,7 +121,7 @@ async def test_a_transition_brings_one_at_once_that_names_its_event(
     assert snapshot.body.reachability[0].current_swim_opinion == "Dead"
 
 
-async def test_transitions_of_one_moment_share_a_snapshot(start_node: StartNode, sink: Sink) -> None:
+async def test_transitions_of_one_moment_share_a_snapshot(start_node: StartNode, sink: ListSink) -> None:
     async with start_node(config=QUIET) as (_, diag):
         for _ in range(100):
             diag.emit(transition())
@@ -166,7 +163,7 @@ async def test_one_that_hangs_costs_its_block_after_the_deadline(start_node: Sta
 
 
 async def test_one_that_hangs_is_not_asked_again_for_a_while_and_delays_nobody(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ListSink
 ) -> None:
     waits = Waits()
     async with start_node(waits, Fine()):
@@ -180,7 +177,7 @@ async def test_one_that_hangs_is_not_asked_again_for_a_while_and_delays_nobody(
     assert sink.snapshots()[-1].body.others == {"waits": {"celsius": 3}, "weather": {"celsius": 21}}
 
 
-async def test_a_snapshot_wanted_during_a_round_follows_it(start_node: StartNode, sink: Sink) -> None:
+async def test_a_snapshot_wanted_during_a_round_follows_it(start_node: StartNode, sink: ListSink) -> None:
     async with start_node(Waits(), config=QUIET) as (_, diag):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(diag.snapshot)
@@ -212,7 +209,7 @@ class Deaf(Fine):
 
 
 async def test_an_introspector_actor_that_crashes_is_started_again(
-    start_node: StartNode, sink: Sink, caplog: pytest.LogCaptureFixture
+    start_node: StartNode, sink: ListSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start_node(Deaf(), Breaks()) as (_, diag):
         diag.introspector("weather").tell(Forecast())

@@ -18,7 +18,7 @@ from swactor_diag.schema.blocks import ActorsBlock, ProcessBlock, SubprocessBloc
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
 from swactor_diag.schema.reading import read_batch
-from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
+from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
     LinuxSpawner,
@@ -29,6 +29,8 @@ from swactor_process import (
     SpawnFailed,
     spawn_process,
 )
+
+from .conftest import ListSink
 
 
 class Weather(Struct, frozen=True):
@@ -102,7 +104,7 @@ async def life_of(
     spec: ProcessSpec | None, *, ports: Ports, identity: Identity
 ) -> tuple[list[str], SubprocessBlock]:
     """Run a stage with a real child until it has said or done something; return event kinds and the block."""
-    sink = KeepsAll()
+    sink = ListSink()
     async with ActorSystem(clock=ports.clock, random=ports.random) as system:
         diag = await Diagnostics.start(system, identity, sink=sink)
         spawner = LinuxSpawner(system.loop)
@@ -120,18 +122,6 @@ async def life_of(
         if isinstance(record.event, SubprocessSpawned | SubprocessExited)
     ]
     return kinds, block
-
-
-class KeepsAll:
-    def __init__(self) -> None:
-        self.records: list[Outgoing] = []
-
-    async def post(self, record: Outgoing) -> Answer:
-        self.records.append(record)
-        return Answer(clock=ClockStamp(node_send_ms_echoed=0, collector_recv_ms=0, collector_send_ms=0))
-
-    async def close(self) -> None:
-        pass
 
 
 async def test_the_three_ways_in_which_a_worker_may_be_missing_differ(
@@ -186,7 +176,7 @@ class Forgetful(Actor[object]):
 
 
 async def test_fc053_the_exit_of_a_child_at_shutdown_is_shipped(ports: Ports, identity: Identity) -> None:
-    sink = KeepsAll()
+    sink = ListSink()
     async with ActorSystem(clock=ports.clock, random=ports.random) as system:
         diag = await Diagnostics.start(system, identity, sink=sink)
         spawner = LinuxSpawner(system.loop)

@@ -18,9 +18,6 @@ from swactor_diag.schema.reading import Record, read_batch
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
-EPOCH_MS = 1_700_000_000_000
-NODE = "ab" * 32
-
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, object]]:
@@ -84,18 +81,6 @@ def sink() -> ScriptedSink:
     return ScriptedSink()
 
 
-@pytest.fixture
-def identity() -> Identity:
-    return Identity(
-        node_id_hex=NODE,
-        node_id_short=NODE[:8],
-        role="stage",
-        run_id="r",
-        process_start_unix_ms=EPOCH_MS,
-        boot_id="b1",
-    )
-
-
 StartNode = Callable[..., AbstractAsyncContextManager[tuple[ActorSystem, Diagnostics]]]
 
 
@@ -111,7 +96,7 @@ def start_node(identity: Identity, sink: ScriptedSink) -> StartNode:
     ) -> AsyncIterator[tuple[ActorSystem, Diagnostics]]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        clock = WorldClock(loop, EPOCH_MS)
+        clock = WorldClock(loop, identity.process_start_unix_ms)
         async with ActorSystem(clock=clock, random=SimRandom(seed)) as system:
             diag = await Diagnostics.start(system, who, sink=sink, spool=spool, config=config)
             yield system, diag

@@ -2,42 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import msgspec
 import pytest
 
-from swactor import ActorSystem, Event
 from swactor_diag.delivery.shipper import ShipSnapshot
 from swactor_diag.delivery.sink import RecordRefusedError, SinkMisconfiguredError, SinkUnavailableError
 from swactor_diag.delivery.spool import DiskSpool, MemorySpool
 from swactor_diag.schema.blocks import DeliveryBlock
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import Custom, Error
-from swactor_diag.schema.reading import Record
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
-StartNode = Callable[..., AbstractAsyncContextManager[tuple[ActorSystem, Diagnostics]]]
+from .conftest import ScriptedSink, StartNode
+
 Script = Callable[[Outgoing], Awaitable[Answer] | Answer]
-
-
-class Sink(Protocol):
-    script: Script
-    attempts: list[tuple[float, Outgoing]]
-    stored: dict[str, Outgoing]
-    repeats: int
-
-    async def post(self, record: Outgoing) -> Answer: ...
-    async def close(self) -> None: ...
-    def keep(self, record: Outgoing) -> None: ...
-    def recover(self) -> None: ...
-    def of_kind(self, kind: RecordKind) -> list[Outgoing]: ...
-    def events(self) -> list[Record]: ...
-    def own_events(self) -> list[Event]: ...
 
 
 def numbered(number: int) -> Custom:
@@ -48,7 +30,7 @@ def unavailable(record: Outgoing) -> Answer:
     raise SinkUnavailableError("away")
 
 
-def numbers(sink: Sink) -> list[object]:
+def numbers(sink: ScriptedSink) -> list[object]:
     return [event.fields["n"] for event in sink.own_events() if isinstance(event, Custom)]
 
 
@@ -59,7 +41,7 @@ async def delivery_figures(diag: Diagnostics) -> DeliveryBlock:
 
 
 async def test_the_boot_record_goes_first_and_events_follow_within_a_second(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     async with start_node() as (_, diag):
         diag.emit(numbered(1))
@@ -70,7 +52,7 @@ async def test_the_boot_record_goes_first_and_events_follow_within_a_second(
     assert identity["node_id_hex"] == "ab" * 32
 
 
-async def test_a_batch_holds_at_most_512_events(start_node: StartNode, sink: Sink) -> None:
+async def test_a_batch_holds_at_most_512_events(start_node: StartNode, sink: ScriptedSink) -> None:
     async with start_node() as (_, diag):
         for number in range(1_100):
             diag.emit(numbered(number))
@@ -80,7 +62,7 @@ async def test_a_batch_holds_at_most_512_events(start_node: StartNode, sink: Sin
     assert sizes[:2] == [512, 512]
 
 
-async def test_numbers_have_no_gap_and_start_at_one(start_node: StartNode, sink: Sink) -> None:
+async def test_numbers_have_no_gap_and_start_at_one(start_node: StartNode, sink: ScriptedSink) -> None:
     async with start_node() as (_, diag):
         for number in range(30):
             diag.emit(numbered(number))
@@ -90,7 +72,7 @@ async def test_numbers_have_no_gap_and_start_at_one(start_node: StartNode, sink:
 
 
 async def test_each_stored_record_gives_a_clock_sample_and_samples_alone_give_none(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     async with start_node(config=DiagnosticsConfig(snapshot_period_s=1_000)) as (_, diag):
         diag.emit(numbered(1))
@@ -102,7 +84,7 @@ async def test_each_stored_record_gives_a_clock_sample_and_samples_alone_give_no
     assert {"node_send_ms_echoed", "collector_recv_ms", "collector_send_ms"} <= set(fields)
 
 
-async def test_the_hint_brings_a_snapshot_at_once(start_node: StartNode, sink: Sink) -> None:
+async def test_the_hint_brings_a_snapshot_at_once(start_node: StartNode, sink: ScriptedSink) -> None:
     def hint_once(record: Outgoing) -> Answer:
         stamp = ClockStamp(node_send_ms_echoed=0, collector_recv_ms=0, collector_send_ms=0)
         return Answer(clock=stamp, snapshot_now=record.kind is RecordKind.BOOT)
@@ -114,7 +96,9 @@ async def test_the_hint_brings_a_snapshot_at_once(start_node: StartNode, sink: S
     assert msgspec.json.decode(snapshot.body)["trigger"] == {"kind": "OnDemand"}
 
 
-async def test_finalize_sends_a_snapshot_and_all_events_first(start_node: StartNode, sink: Sink) -> None:
+async def test_finalize_sends_a_snapshot_and_all_events_first(
+    start_node: StartNode, sink: ScriptedSink
+) -> None:
     async with start_node() as (_, diag):
         diag.emit(numbered(1))
         assert await diag.finalize("done") == "/bundles/r.tar.gz"
@@ -125,14 +109,14 @@ async def test_finalize_sends_a_snapshot_and_all_events_first(start_node: StartN
 
 
 async def test_finalize_without_a_collector_ends_and_names_no_bundle(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     sink.script = unavailable
     async with start_node() as (_, diag):
         assert await diag.finalize("done") is None
 
 
-async def test_fc046_a_lost_answer_repeats_the_same_batch(start_node: StartNode, sink: Sink) -> None:
+async def test_fc046_a_lost_answer_repeats_the_same_batch(start_node: StartNode, sink: ScriptedSink) -> None:
     lost = 3
 
     def store_and_drop(record: Outgoing) -> Answer:
@@ -154,7 +138,7 @@ async def test_fc046_a_lost_answer_repeats_the_same_batch(start_node: StartNode,
 
 
 async def test_fc047_a_second_boot_repeats_no_id_of_the_first(
-    start_node: StartNode, sink: Sink, identity: Identity
+    start_node: StartNode, sink: ScriptedSink, identity: Identity
 ) -> None:
     for boot_id in ("b1", "b2"):
         async with start_node(who=msgspec.structs.replace(identity, boot_id=boot_id)) as (_, diag):
@@ -167,7 +151,7 @@ async def test_fc047_a_second_boot_repeats_no_id_of_the_first(
 
 
 async def test_fc052_an_outage_costs_nothing_and_memory_stays_bounded(
-    start_node: StartNode, sink: Sink, tmp_path: Path
+    start_node: StartNode, sink: ScriptedSink, tmp_path: Path
 ) -> None:
     sink.script = unavailable
     spool = DiskSpool(tmp_path)
@@ -186,7 +170,7 @@ async def test_fc052_an_outage_costs_nothing_and_memory_stays_bounded(
 
 
 async def test_fc052_a_full_spool_drops_the_oldest_and_the_figures_add_up(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     sink.script = unavailable
     spool = MemorySpool(records_max=20)
@@ -204,7 +188,9 @@ async def test_fc052_a_full_spool_drops_the_oldest_and_the_figures_add_up(
         assert numbers(sink)[-1] == 99
 
 
-async def test_fc052_fresh_records_are_not_held_up_by_the_spool(start_node: StartNode, sink: Sink) -> None:
+async def test_fc052_fresh_records_are_not_held_up_by_the_spool(
+    start_node: StartNode, sink: ScriptedSink
+) -> None:
     async def slowly(record: Outgoing) -> Answer:
         await anyio.sleep(0.4)
         stamp = ClockStamp(node_send_ms_echoed=0, collector_recv_ms=0, collector_send_ms=0)
@@ -223,7 +209,9 @@ async def test_fc052_fresh_records_are_not_held_up_by_the_spool(start_node: Star
         assert 199 not in numbers(sink)
 
 
-async def test_fc053_the_last_events_are_sent_at_an_orderly_stop(start_node: StartNode, sink: Sink) -> None:
+async def test_fc053_the_last_events_are_sent_at_an_orderly_stop(
+    start_node: StartNode, sink: ScriptedSink
+) -> None:
     async with start_node() as (_, diag):
         await anyio.sleep(3)
         diag.emit(numbered(7))
@@ -231,7 +219,7 @@ async def test_fc053_the_last_events_are_sent_at_an_orderly_stop(start_node: Sta
 
 
 async def test_fc053_the_last_events_are_in_the_spool_when_the_sink_is_away(
-    start_node: StartNode, sink: Sink, *, tmp_path: Path, identity: Identity
+    start_node: StartNode, sink: ScriptedSink, *, tmp_path: Path, identity: Identity
 ) -> None:
     sink.script = unavailable
     async with start_node(spool=DiskSpool(tmp_path)) as (_, diag):
@@ -250,7 +238,7 @@ async def test_fc053_the_last_events_are_in_the_spool_when_the_sink_is_away(
 
 
 async def test_fc053_a_hard_kill_in_an_outage_costs_one_batch_interval(
-    start_node: StartNode, sink: Sink, tmp_path: Path
+    start_node: StartNode, sink: ScriptedSink, tmp_path: Path
 ) -> None:
     sink.script = unavailable
     async with start_node(spool=DiskSpool(tmp_path)) as (_, diag):
@@ -266,7 +254,7 @@ async def test_fc053_a_hard_kill_in_an_outage_costs_one_batch_interval(
 
 @pytest.mark.parametrize("at", ["idle", "in a post"])
 async def test_fc054_a_sink_that_never_answers_does_not_hold_up_the_stop(
-    start_node: StartNode, sink: Sink, *, never: Script, at: str
+    start_node: StartNode, sink: ScriptedSink, *, never: Script, at: str
 ) -> None:
     spool = MemorySpool()
     async with start_node(spool=spool) as (_, diag):
@@ -284,7 +272,7 @@ async def test_fc054_a_sink_that_never_answers_does_not_hold_up_the_stop(
 
 
 async def test_fc054_a_sink_that_refuses_connections_ends_the_flush_at_once(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     sink.script = unavailable
     async with start_node() as (_, diag):
@@ -297,7 +285,7 @@ async def test_fc054_a_sink_that_refuses_connections_ends_the_flush_at_once(
 
 
 async def test_fc055_after_a_busy_answer_nothing_is_sent_before_it_asked(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     def busy(record: Outgoing) -> Answer:
         raise SinkUnavailableError("503", retry_after_s=20)
@@ -310,7 +298,7 @@ async def test_fc055_after_a_busy_answer_nothing_is_sent_before_it_asked(
 
 
 async def test_fc056_a_refused_batch_is_set_aside_and_the_others_flow(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     def refuse_one(record: Outgoing) -> Answer:
         if record.batch_id == "b1-events-000002":
@@ -334,7 +322,7 @@ async def test_fc056_a_refused_batch_is_set_aside_and_the_others_flow(
 
 
 async def test_fc056_a_wrong_token_is_reported_once_and_tried_slowly(
-    start_node: StartNode, sink: Sink
+    start_node: StartNode, sink: ScriptedSink
 ) -> None:
     def wrong_token(record: Outgoing) -> Answer:
         raise SinkMisconfiguredError("a valid token is needed", status=401)
@@ -352,7 +340,9 @@ async def test_fc056_a_wrong_token_is_reported_once_and_tried_slowly(
     assert "token" in errors[0].message
 
 
-async def test_an_event_that_cannot_be_written_costs_itself_only(start_node: StartNode, sink: Sink) -> None:
+async def test_an_event_that_cannot_be_written_costs_itself_only(
+    start_node: StartNode, sink: ScriptedSink
+) -> None:
     async with start_node() as (_, diag):
         diag.emit(Custom(kind="odd", fields={"n": object()}))
         diag.emit(numbered(1))
@@ -362,7 +352,7 @@ async def test_an_event_that_cannot_be_written_costs_itself_only(start_node: Sta
 
 
 async def test_a_shipper_that_crashes_starts_again_and_loses_nothing(
-    start_node: StartNode, sink: Sink, caplog: pytest.LogCaptureFixture
+    start_node: StartNode, sink: ScriptedSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start_node() as (_, diag):
         diag.emit(numbered(1))

@@ -1,8 +1,10 @@
 """Membership of several nodes over the memory transport, in virtual time."""
 
+from typing import Any
+
 import pytest
 
-from swactor import ExitKind, NodeId
+from swactor import ActorRef, ExitKind, NodeId
 from swactor.cluster import MemberState
 from swactor.cluster.events import (
     DialOutcome,
@@ -22,6 +24,16 @@ from swactor.cluster.testing import Recording
 from swactor.cluster.transport import DialFailed, PeerAddress
 
 from .conftest import Collector, Item, Node, World
+
+
+async def watch(near: Node, far: Node) -> tuple[Collector, ActorRef[Any]]:
+    """Spawn an actor on ``far`` and one on ``near`` that monitors it; return the watcher and the watched."""
+    watched = await far.system.spawn(Collector(), name="watched")
+    far.cluster.register("watched", watched)
+    watcher = Collector()
+    watcher.watch = await near.cluster.resolve("watched")
+    await near.system.spawn(watcher)
+    return watcher, watched
 
 
 def opinions(node: Node, other: Node) -> list[tuple[MemberState, MemberState, SwimReason]]:
@@ -66,11 +78,7 @@ async def test_a_killed_node_is_suspected_then_dead(world: World) -> None:
 
 async def test_monitors_of_a_killed_node_hear_node_down_once(world: World) -> None:
     one, _, three = await world.converged(3)
-    watched = await three.system.spawn(Collector(), name="watched")
-    three.cluster.register("watched", watched)
-    watcher = Collector()
-    watcher.watch = await one.cluster.resolve("watched")
-    await one.system.spawn(watcher)
+    watcher, _ = await watch(one, three)
 
     await three.kill()
     await world.until(lambda: bool(watcher.messages))
@@ -83,11 +91,7 @@ async def test_monitors_of_a_killed_node_hear_node_down_once(world: World) -> No
 
 async def test_monitors_of_a_remote_actor_hear_how_it_ended(world: World) -> None:
     one, two = await world.converged(2)
-    watched = await two.system.spawn(Collector(), name="watched")
-    two.cluster.register("watched", watched)
-    watcher = Collector()
-    watcher.watch = await one.cluster.resolve("watched")
-    await one.system.spawn(watcher)
+    watcher, watched = await watch(one, two)
     await world.run_for(1)
 
     await two.system.stop_actor(watched)
@@ -115,11 +119,7 @@ async def test_a_restarted_node_supersedes_its_former_life(world: World) -> None
 
 async def test_a_node_restarted_before_it_was_missed_ends_its_former_life(world: World) -> None:
     one, two = await world.converged(2)
-    watched = await two.system.spawn(Collector(), name="watched")
-    two.cluster.register("watched", watched)
-    watcher = Collector()
-    watcher.watch = await one.cluster.resolve("watched")
-    await one.system.spawn(watcher)
+    watcher, _ = await watch(one, two)
 
     await two.kill()
     again = await world.node(2)
@@ -288,11 +288,7 @@ async def test_garbage_on_an_admitted_link_ends_it_and_nothing_else(world: World
 
 async def test_an_actor_that_ended_while_the_link_was_down_is_reported_afterwards(world: World) -> None:
     one, two = await world.converged(2)
-    watched = await two.system.spawn(Collector(), name="watched")
-    two.cluster.register("watched", watched)
-    watcher = Collector()
-    watcher.watch = await one.cluster.resolve("watched")
-    await one.system.spawn(watcher)
+    watcher, watched = await watch(one, two)
     await world.run_for(1)
 
     world.hub.cut(one.key.node_id, two.key.node_id)
