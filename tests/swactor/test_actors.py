@@ -259,6 +259,29 @@ async def test_fc_074_a_full_mailbox_refuses_by_default_and_drops_when_told_to()
     assert statistics["/oldest"].dropped == 3
 
 
+async def test_a_full_mailbox_that_drops_the_newest_keeps_what_waits_and_refuses_asks() -> None:
+    got: list[int] = []
+    gate = anyio.Event()
+
+    class Gated(Actor[int]):
+        async def on_message(self, ctx: Context[int], message: int) -> None:
+            await gate.wait()
+            got.append(message)
+
+    async with ActorSystem() as system:
+        policy = MailboxPolicy(capacity=2, overflow=Overflow.DROP_NEWEST)
+        ref = await system.spawn(Gated(), mailbox=policy, name="newest")
+        for number in range(5):
+            ref.tell(number)
+        with pytest.raises(MailboxFullError):
+            await ref.ask(5, timeout_s=1.0)
+        gate.set()
+        await until(lambda: len(got) == 2)
+        statistics = {actor.path: actor for actor in system.statistics().actors}
+    assert got == [0, 1]
+    assert statistics["/newest"].dropped == 3
+
+
 async def test_send_waits_for_room_and_loses_nothing(kind: Factory) -> None:
     got: list[int] = []
     async with ActorSystem() as system:
@@ -314,6 +337,55 @@ async def test_a_monitor_is_told_exactly_once_with_reason_and_value(kind: Factor
     assert [(down.ref, down.reason.kind, down.reason.value) for down in downs] == [
         (target, ExitKind.COMPLETED, "result")
     ] * 2
+
+
+async def test_who_has_stopped_monitoring_is_told_nothing(kind: Factory) -> None:
+    heard: list[Any] = []
+    async with ActorSystem() as system:
+        target = await system.spawn(kind(lambda ctx, message: ctx.stop()))
+
+        def handle(ctx: Context[Any], message: Any) -> None:
+            heard.append(message)
+            match message:
+                case "monitor":
+                    ctx.monitor(target)
+                case "demonitor":
+                    ctx.demonitor(target)
+
+        former, other = await system.spawn(kind(handle)), await system.spawn(kind(handle))
+        await former.ask("monitor")
+        await other.ask("monitor")
+        await former.ask("demonitor")
+        target.tell("stop")
+        await until(lambda: any(isinstance(message, Down) for message in heard))
+        await former.ask("and now")
+    assert sum(isinstance(message, Down) for message in heard) == 1
+
+
+async def test_a_parent_stops_a_child_and_only_its_own(kind: Factory) -> None:
+    errors: list[str] = []
+    downs: list[Down] = []
+    async with ActorSystem() as system:
+        stranger = await system.spawn(kind(lambda ctx, message: message))
+
+        def handle(ctx: Context[Any], message: Any) -> None:
+            if isinstance(message, Down):
+                downs.append(message)
+                return
+            try:
+                ctx.stop_child(stranger)
+            except ValueError as error:
+                errors.append(str(error))
+            child = ctx.spawn(kind(lambda ctx, message: message))
+            ctx.monitor(child)
+            ctx.stop_child(child)
+
+        await (await system.spawn(kind(handle))).ask("go")
+        await until(lambda: bool(downs))
+        assert await stranger.ask("alive") == "alive"
+    assert [down.reason.kind for down in downs] == [ExitKind.STOPPED]
+    assert len(errors) == 1
+    assert "not a living child" in errors[0]
 
 
 async def test_a_failing_child_fails_its_parent_unless_the_parent_monitors_it(kind: Factory) -> None:
