@@ -1,7 +1,7 @@
 """The conformance suite of the transport seam: what every transport has to pass.
 
 Answers: does this transport keep the rules that links rely on (see ``swactor.cluster.transport._base``)?
-Owns: `TRANSPORT_CHECKS` and `check_transport`. Not here: links, membership, anything above the seam.
+Owns: `TRANSPORT_CHECKS`. Not here: links, membership, anything above the seam.
 
 Use: write an async context manager that yields a `TransportPair`, two transports of one kind, neither
 started, each able to dial the other, and run::
@@ -9,8 +9,8 @@ started, each able to dial the other, and run::
     @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=lambda check: check.__name__)
     async def test_my_transport(check): await check(make_pair)
 
-or ``await check_transport(make_pair)`` for all in turn. The pair's addresses are callables, since a transport
-may know its address only once it has started. Checks start both transports; the pair's exit closes them.
+The pair's addresses are callables, since a transport may know its address only once it has started. Checks
+start both transports; the pair's exit closes them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -316,16 +316,6 @@ TRANSPORT_CHECKS: tuple[Check, ...] = (
     a_cancelled_dial_reports_nothing,
     bytes_before_start_are_kept,
 )
-
-
-async def check_transport(make_pair: MakePair) -> None:
-    """Run every check against pairs from ``make_pair``.
-
-    Raises:
-        TransportCheckError: a rule of the seam is broken.
-    """
-    for check in TRANSPORT_CHECKS:
-        await check(make_pair)
 
 
 async def _quiet(loop: Loop) -> None:

@@ -4,7 +4,7 @@ Answers: what a transport must do so that a link can rely on it, and what a tran
 Owns: the protocols (`Transport`, `Connection`, `ConnectionListener`) and the plain values they exchange.
 Not here: frames, admission, heartbeats, reconnection (``swactor.cluster.links``); any real transport.
 
-Rules of the seam, checked by ``swactor.cluster.testing.check_transport`` for every implementation:
+Rules of the seam, checked by ``swactor.cluster.testing.TRANSPORT_CHECKS`` for every implementation:
 
 - All callbacks arrive on the loop's thread, never from inside the call that caused them.
 - A connection is an ordered, reliable byte stream in both directions. Boundaries of writes are not kept.
