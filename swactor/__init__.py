@@ -10,6 +10,7 @@ from swactor._errors import (
     AskCircleError,
     AskTimeoutError,
     ChildFailedError,
+    LinkedActorFailedError,
     MailboxFullError,
     NameTakenError,
     NotAskedError,
@@ -21,9 +22,18 @@ from swactor._events import Event
 from swactor._ids import ActorId, NodeId, parse_node_id
 from swactor._mailbox import MailboxPolicy, Overflow
 from swactor._messages import Down, ExitKind, ExitReason, Request
-from swactor._moments import ActorFailed, ActorRestarted, ActorStuck, DeadLetters
+from swactor._moments import (
+    ActorFailed,
+    ActorRestarted,
+    ActorSpawned,
+    ActorStopped,
+    ActorStuck,
+    DeadLetters,
+    HandlerBlocked,
+)
 from swactor._ports import SystemClock, SystemRandom
-from swactor._ref import ActorRef, Reply
+from swactor._ref import ActorRef
+from swactor._reply import Reply
 from swactor._restart import Backoff, RestartBudget, RestartKind, Strategy
 from swactor._statistics import ActorStatistics, SystemStatistics
 from swactor._supervisor import (
@@ -34,7 +44,8 @@ from swactor._supervisor import (
     StartChild,
     Supervisor,
 )
-from swactor._system import ActorSystem
+from swactor._system import ActorSystem, ShutdownReport
+from swactor._watchdog import ThreadWatchdog
 
 __all__ = [
     "Actor",
@@ -43,7 +54,9 @@ __all__ = [
     "ActorId",
     "ActorRef",
     "ActorRestarted",
+    "ActorSpawned",
     "ActorStatistics",
+    "ActorStopped",
     "ActorStuck",
     "ActorSystem",
     "AskCircleError",
@@ -59,6 +72,8 @@ __all__ = [
     "ExitKind",
     "ExitReason",
     "GetChild",
+    "HandlerBlocked",
+    "LinkedActorFailedError",
     "MailboxFullError",
     "MailboxPolicy",
     "NameTakenError",
@@ -71,6 +86,7 @@ __all__ = [
     "RestartBudget",
     "RestartBudgetSpentError",
     "RestartKind",
+    "ShutdownReport",
     "StartChild",
     "Strategy",
     "Supervisor",
@@ -79,5 +95,6 @@ __all__ = [
     "SystemRandom",
     "SystemStatistics",
     "SystemStoppingError",
+    "ThreadWatchdog",
     "parse_node_id",
 ]

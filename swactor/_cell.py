@@ -7,39 +7,34 @@ Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start,
 
 from __future__ import annotations
 
-import inspect
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from swactor._actor import ActorKind
 from swactor._errors import ActorDeadError
-from swactor._life import STOPPED, Life, LifeState
-from swactor._mailbox import Mailbox, MailboxPolicy
+from swactor._life import ENDED, RUNNING, STARTING, STOPPED, STOPPING, Life
+from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
-    Ask,
     ChildDown,
     Down,
     Drained,
     ExitKind,
     ExitReason,
     HookDone,
+    Interrupt,
+    LinkDown,
     Signal,
     Stop,
     TimerFired,
 )
 from swactor._ref import LocalRef, running_cell
-from swactor._runqueue import TURN_MESSAGES
+from swactor._reply import Ask, Reply
+from swactor._runqueue import TURN_MESSAGES, Hold
 from swactor._timers import Timers
 
 if TYPE_CHECKING:
     from swactor._actor import Actor
-    from swactor._ids import ActorId
-    from swactor._ref import Reply
     from swactor._system import ActorSystem
-    from swactor.abc import Waiter
-
-_NOTHING = object()
-"""What an envelope holds that needs no handling any more."""
-_ENVELOPES = frozenset({Ask, TimerFired, Drained})
+    from swactor.abc import Parker
 
 
 class Cell(Life):
@@ -47,13 +42,16 @@ class Cell(Life):
 
     __slots__ = (
         "_deferred",
+        "_downs",
+        "_parker",
         "_queued",
-        "_serves_async",
-        "_wakeup",
+        "_run_queue",
+        "_signals",
         "asking",
         "current",
         "handled",
         "mailbox",
+        "policy",
         "reply",
     )
 
@@ -61,32 +59,33 @@ class Cell(Life):
         self,
         system: ActorSystem,
         actor: Actor[Any],
-        actor_id: ActorId,
-        *,
+        kind: ActorKind,
         parent: Cell | None,
+        serial: int,
         policy: MailboxPolicy,
-        supervised: bool = False,
-        grace_s: float | None = None,
     ) -> None:
-        super().__init__(system, actor, actor_id, parent=parent, supervised=supervised, grace_s=grace_s)
-        self.mailbox = Mailbox(policy)
-        self.ref = LocalRef(self)
+        super().__init__(system, actor, kind, parent, serial)
+        self.ref = LocalRef(self, policy.capacity)
+        self.policy = policy
+        self.mailbox: Mailbox | None = None
         self.handled = 0
-        self.asking: Cell | None = None
-        self.current: str | None = None
+        self.asking: tuple[Cell, ...] = ()
+        """The actors whose replies this one waits for."""
+        self.current: object = None
+        """The message that an asynchronous handler is busy with."""
         self.reply: Reply[Any] | None = None
-        self._serves_async = inspect.iscoroutinefunction(actor.on_message)
+        self._signals: list[Signal] | None = None
+        self._downs: list[Down] | None = None
         self._deferred: dict[Reply[Any], None] | None = None
+        self._run_queue = system.run_queue
         self._queued = False
-        self._wakeup: Waiter[None] | None = None
+        self._parker: Parker | None = None
 
-    def restart(self, actor: Actor[Any]) -> None:
+    def restart(self, actor: Actor[Any], kind: ActorKind) -> None:
         """Start again with a fresh instance, under the same address and with the same mailbox."""
         self.actor = actor
-        self._serves_async = inspect.iscoroutinefunction(actor.on_message)
-        self.mailbox.awake = False  # a task that was given up still said otherwise
-        self._wakeup = None
-        self.state = LifeState.STARTING
+        self.kind = kind
+        self.state = STARTING
         self._reason = None
         self.restarts += 1
         self.start()
@@ -95,182 +94,261 @@ class Cell(Life):
     def timers(self) -> Timers:
         """The actor's timers."""
         if self._timers is None:
-            self._timers = Timers(self.system.loop, self.system.clock, self._timer_fired)
+            self._timers = Timers(self.system.loop, self.system.clock, self.force)
         return self._timers
+
+    def opened_mailbox(self) -> Mailbox:
+        """Return the mailbox; make it when nothing came so far."""
+        if self.mailbox is None:
+            self.mailbox = Mailbox(self.policy)
+        return self.mailbox
 
     # -- messages in --------------------------------------------------------------------------------------
 
     def accept(self, message: object) -> bool:
         """Take a user message, or say False when the mailbox refuses; a dead actor makes it a dead letter."""
-        if self.state is LifeState.ENDED or (self.state is LifeState.STOPPING and not self.supervised):
+        state = self.state
+        if state is RUNNING and self.ref.lane is None:  # nothing waits, and nobody is on the way to look
+            mailbox = self.mailbox or self.opened_mailbox()
+            self.ref.lane = lane = mailbox.lane
+            lane.append(message)
+            if not self.kind.waits:
+                run_queue = self._run_queue
+                if not self._queued:
+                    self._queued = True
+                    run_queue.ready.append(self)
+                    if not run_queue.awake:
+                        run_queue.wake()
+                mailbox.since_ns = run_queue.now_ns
+            elif self._parker is not None:
+                mailbox.woken_at = self.handled
+                mailbox.since_ns = self.system.clock.monotonic_ns()
+                self._parker.unpark()
+            else:
+                self._start_serving(mailbox)
+            return True
+        if state is ENDED or (state is STOPPING and not self.supervised):
             self._bury(message)
             return True
-        if not self.mailbox.put(message):
-            return False
-        self._wake()
-        return True
+        return self.opened_mailbox().put(message)
+
+    def force(self, message: TimerFired | Drained) -> None:
+        """Take something that must not be lost, whatever the bound: a timer, the end of a drain."""
+        if self.state is RUNNING and self.ref.lane is None:
+            self.accept(message)
+        elif self.state is not ENDED:
+            self.opened_mailbox().lane.append(message)
 
     def signal(self, signal: Signal) -> None:
         """Take a signal of the system lane; it is acted upon before any user message."""
-        if self.state is not LifeState.ENDED:
-            self.mailbox.signal(signal)
-            self._enqueue()
+        if self.state is ENDED:
+            return
+        if self._signals is None:
+            self._signals = [signal]
+        else:
+            self._signals.append(signal)
+        if self.mailbox is not None:
+            self.mailbox.interrupt()
+        self._enqueue()
+
+    def stop(self, grace_s: float) -> None:
+        """Stop for good: at once when nothing is under way, else as soon as signals are acted upon."""
+        if self._queued:
+            self.signal(Stop(STOPPED, grace_s, for_good=True))
+        else:
+            self.stop_asked(STOPPED, grace_s, for_good=True)
 
     def drain(self, grace_s: float) -> None:
-        """Stop once all that waits now has been handled."""
-        if self.state is not LifeState.ENDED:
-            self.mailbox.force(Drained(grace_s))
-            self._wake()
+        """Stop once all that waits now has been handled, or ``grace_s`` are over."""
+        if self.state is not ENDED:
+            self.force(Drained(grace_s))
+            self._lose_patience()
+            stop = Stop(STOPPED, grace_s, for_good=True)
+            self._patience = self.system.loop.call_later(grace_s, lambda: self.signal(stop))
 
-    def _timer_fired(self, fired: TimerFired) -> None:
-        if self.state is not LifeState.ENDED:
-            self.mailbox.force(fired)
-            self._wake()
-
-    def _wake(self) -> None:
-        """Make sure that somebody looks into the mailbox."""
-        if not self._serves_async:
+    def _awake(self) -> None:
+        """Have somebody look at what waits already."""
+        mailbox = self.opened_mailbox()
+        self.ref.lane = mailbox.lane
+        mailbox.since_ns = self.system.clock.monotonic_ns()
+        if not self.kind.waits:
             self._enqueue()
-        elif self.state is LifeState.RUNNING:
-            self.mailbox.awake = True
-            if self._wakeup is not None:
-                self._wakeup.set(None)
-                self._wakeup = None
-            elif self._serve_task is None:
-                self._serve_task = self.system.loop.start_task(self._serve(), name=str(self.actor_id))
+        elif self._parker is not None:
+            self._parker.unpark()
+        else:
+            self._start_serving(mailbox)
+
+    def _start_serving(self, mailbox: Mailbox) -> None:
+        """Start the task of an asynchronous actor: it is needed for the first time."""
+        mailbox.woken_at = self.handled
+        mailbox.since_ns = self.system.clock.monotonic_ns()
+        self._parker = self.system.loop.parker()
+        self._serve_task = self.system.loop.start_task(self._serve(self._parker), name=self.path)
 
     def _enqueue(self) -> None:
         if not self._queued:
             self._queued = True
-            self.mailbox.awake = not self._serves_async
-            self.system.run_queue.add(self)
+            self._run_queue.ready.append(self)
+            if not self._run_queue.awake:
+                self._run_queue.wake()
 
-    # -- a synchronous actor's turn -----------------------------------------------------------------------
+    # -- a turn -------------------------------------------------------------------------------------------
 
-    def take_turn(self, messages_max: int) -> bool:
-        """Act on signals, handle up to ``messages_max`` messages; return whether more wait."""
+    def take_turn(self) -> bool:
+        """Act on signals, then handle messages until the turn is over; return whether something still waits.
+
+        An asynchronous actor only acts on signals here: its task handles the messages.
+        """
+        if self._signals or self._downs:
+            self._see_to_signals()
+        if self.kind.waits:
+            self._queued = False
+            return False
         mailbox = self.mailbox
-        if mailbox.signals:
-            self._act_on_signals()
-        if not self._serves_async:
-            while self.state is LifeState.RUNNING and (mailbox.user or mailbox.urgent):
-                if messages_max <= 0:
-                    return True
-                messages_max -= self._handle_some(messages_max)
-                if mailbox.signals:
-                    self._act_on_signals()
-            mailbox.awake = False
+        if mailbox is not None and self.state is RUNNING:
+            lane, left, message = mailbox.lane, TURN_MESSAGES, None
+            handle, context = self.actor.on_message, self._context or self.context
+            try:
+                while lane and left:
+                    message = lane.popleft()
+                    left -= 1
+                    if type(message) not in KEPT:
+                        handle(context, message)
+                    elif not self._open(message):
+                        left += 1
+                        break
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
+                self._handler_failed(error, message)
+            self.handled += TURN_MESSAGES - left
+            if mailbox.room is not None:
+                mailbox.announce_room()
+            if lane:
+                mailbox.note_turn(TURN_MESSAGES - left, self._run_queue.now_ns)
+                return True
+        if self._signals:
+            return True
+        self.ref.lane = None
         self._queued = False
         return False
 
-    def _handle_some(self, messages_max: int) -> int:
-        """Handle messages until the turn is over, none is left or a signal comes; return how many."""
-        mailbox = self.mailbox
-        handle = self.actor.on_message
-        context = self._context or self.context
-        count = 0
-        while count < messages_max:
-            lane = mailbox.urgent or mailbox.user
-            if not lane:
-                break
-            message = lane.popleft()
-            count += 1
-            if mailbox.crowded:
-                mailbox.announce_room()
-            if message.__class__ in _ENVELOPES:
-                self._handle_envelope(message)
-            else:
+    def _see_to_signals(self) -> None:
+        """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
+        while self._signals:
+            signals, self._signals = self._signals, None
+            for signal in signals:
                 try:
-                    handle(context, message)
-                except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
-                    self._handler_failed(error, message)
-            if mailbox.signals or self.state is not LifeState.RUNNING:
-                break
-        self.handled += count
-        return count
+                    self._act_on(signal)
+                except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
+                    self._fail(error)
+        if self._downs and not self.kind.waits:
+            self._handle_downs()
 
-    def _handle_envelope(self, envelope: object) -> None:
-        message: object = envelope
-        try:
-            message, reply = self._open(envelope)
-            if message is _NOTHING:
-                return
-            self.reply = reply
-            answer = self.actor.on_message(self._context or self.context, message)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
-            self._handler_failed(error, message)
-        else:
-            if reply is not None and not reply.deferred:
-                reply.send(answer)
-        self.reply = None
+    def _open(self, envelope: object) -> bool:
+        """Handle what is no plain message; return whether to go on with the next."""
+        match envelope:
+            case Ask():
+                if not envelope.done:  # else the asker gave up, and needs no work done
+                    self.reply = envelope
+                    self._answer(envelope, self.actor.on_message(self.context, envelope.message))
+            case TimerFired():
+                if self.timers.accept(envelope):
+                    self.actor.on_message(self.context, envelope.message)
+            case _:
+                return self._look_up(envelope)
+        return True
+
+    def _answer(self, ask: Ask[Any], answer: object) -> None:
+        if self.reply is ask:  # else this life was given up while its handler ran
+            self.reply = None
+        if not ask.deferred:
+            ask.send(answer)
+
+    def _look_up(self, envelope: object) -> bool:
+        """Act on what the runtime says to itself; return whether there is nothing but messages to see to."""
+        if isinstance(envelope, Drained):
+            self.begin_stop(STOPPED, envelope.grace_s)
+        if self._signals and self.kind.waits:  # a synchronous actor does so at the start of a turn
+            self._see_to_signals()
+        return not self._signals and not self._downs and self.state is RUNNING
+
+    def _handle_downs(self) -> None:
+        """Handle what overtakes user messages, until a signal comes or the actor ends."""
+        while self._downs and not self._signals and self.state is RUNNING:
+            down = self._downs.pop(0)
+            self.handled += 1
+            try:
+                self.actor.on_message(self.context, down)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
+                self._handler_failed(error, down)
 
     # -- an asynchronous actor's task ---------------------------------------------------------------------
 
-    async def _serve(self) -> None:
+    async def _serve(self, parker: Parker) -> None:
         """Handle messages one after the other, parked in between, until the actor stops."""
         running_cell.set(self)
-        mailbox = self.mailbox
-        era = self._era
-        left = TURN_MESSAGES
+        era, mailbox = self._era, self.opened_mailbox()
+        handle: Any = self.actor.on_message  # it is ``async def``
+        context, hold = self.context, Hold()
+        message: object = None
         try:
-            while self.state is LifeState.RUNNING and era == self._era:
-                lane = mailbox.urgent or mailbox.user
-                if mailbox.signals:
-                    self._act_on_signals()
-                elif lane and left:
-                    left -= 1
-                    await self._handle_async(lane.popleft())
-                else:
-                    if not lane:
-                        mailbox.awake = False
-                    self._wakeup = self.system.loop.waiter()
-                    if lane:  # a handler that never had to wait leaves the loop to others for a turn
-                        self.system.loop.call_soon(partial(self._wakeup.set, None))
-                    await self._wakeup.wait()
-                    left = TURN_MESSAGES
+            while self.state is RUNNING and era == self._era:
+                if self._downs:
+                    self.current = message = self._downs.pop(0)
+                    self.handled += 1
+                    await handle(context, message)
+                lane, first = mailbox.lane, self.handled + 1
+                last = first + (len(lane) if len(lane) < TURN_MESSAGES else TURN_MESSAGES)  # noqa: FURB136 - `min` is felt
+                for handled in range(first, last):
+                    message = lane.popleft()
+                    if type(message) not in KEPT:
+                        self.current = message
+                        self.handled = handled
+                        await handle(context, message)
+                    elif era != self._era or not await self._open_async(message, handle):
+                        break
+                if era != self._era:
+                    return
+                self.current = None
+                if mailbox.room is not None:
+                    mailbox.announce_room()
+                if self._downs or self.state is not RUNNING:
+                    continue
+                if not lane:
+                    self.ref.lane = None
+                    await parker.park()
+                elif hold.ends(mailbox.note_turn(TURN_MESSAGES, self.system.clock.monotonic_ns())):
+                    self.system.loop.call_soon(parker.unpark)
+                    await parker.park()
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
+            if era == self._era:
+                self._handler_failed(error, message)
         finally:
             if era == self._era:  # else it was given up, and another life may be under way
-                mailbox.awake = False
-                self._serve_task = self._wakeup = None
-                if self.state is LifeState.RUNNING:  # cancelled by somebody else
+                self._serve_task = self._parker = self.current = None
+                if self.state is RUNNING:  # cancelled by somebody else
                     self.begin_stop(ExitReason(ExitKind.KILLED))
                 else:
                     self._stop_next_child()
 
-    async def _handle_async(self, message: object) -> None:
-        if self.mailbox.crowded:
-            self.mailbox.announce_room()
-        body, reply = self._open(message) if message.__class__ in _ENVELOPES else (message, None)
-        if body is _NOTHING:
-            return
-        self.handled += 1
-        self.reply = reply
-        self.current = type(body).__name__
-        try:
-            answer = await self.actor.on_message(self.context, body)  # type: ignore[misc]  # it is `async def`
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
-            self._handler_failed(error, body)
-        else:
-            if reply is not None and not reply.deferred:
-                reply.send(answer)
-        finally:
-            if reply is not None and not reply.deferred:
-                reply.fail(ActorDeadError(self.actor_id, "cancelled while handling the message"))
-            self.reply = self.current = None
-
-    # -- both ---------------------------------------------------------------------------------------------
-
-    def _open(self, envelope: object) -> tuple[object, Reply[Any] | None]:
-        """Return what is inside, and the reply that is waited for."""
+    async def _open_async(self, envelope: object, handle: Any) -> bool:
+        """Handle what is no plain message, as `_open` does."""
         match envelope:
             case Ask():
-                # An asker that gave up meanwhile needs no work done.
-                return (_NOTHING, None) if envelope.reply.done else (envelope.message, envelope.reply)
+                if not envelope.done:
+                    self.reply = envelope
+                    self.current = envelope.message
+                    self.handled += 1
+                    self._answer(envelope, await handle(self.context, envelope.message))
             case TimerFired():
-                return (envelope.message if self.timers.accept(envelope) else _NOTHING), None
-            case Drained():
-                self.begin_stop(STOPPED, grace_s=envelope.grace_s)
-        return _NOTHING, None
+                if self.timers.accept(envelope):
+                    self.current = envelope.message
+                    self.handled += 1
+                    await handle(self.context, envelope.message)
+            case _:
+                return self._look_up(envelope)
+        return True
+
+    # -- both ---------------------------------------------------------------------------------------------
 
     def defer(self, reply: Reply[Any]) -> None:
         """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""
@@ -279,9 +357,11 @@ class Cell(Life):
         reply.defer(self._deferred)
 
     def _fail_replies(self) -> None:
-        owed = [*(self._deferred or ()), *(() if self.reply is None else (self.reply,))]
-        for reply in owed:
-            reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
+        if self._deferred or self.reply is not None:
+            owed = [*(self._deferred or ()), *(() if self.reply is None else (self.reply,))]
+            self.reply = None
+            for reply in owed:
+                reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
 
     def _handler_failed(self, error: BaseException, message: object) -> None:
         reply, self.reply = self.reply, None
@@ -289,49 +369,61 @@ class Cell(Life):
             # What is meant for the whole process must not be raised once more wherever somebody asked.
             told = error if isinstance(error, Exception) else ActorDeadError(self.actor_id, repr(error))
             reply.fail(told)
-        self._fail(error, message_type=type(message).__name__)
+        body = message.message if isinstance(message, Ask | TimerFired) else message
+        self._fail(error, message_type=type(body).__name__)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
-    def _act_on_signals(self) -> None:
-        signals = self.mailbox.signals
-        while signals:
-            try:
-                self._act_on(signals.popleft())
-            except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
-                self._fail(error)
-
     def _act_on(self, signal: Signal) -> None:
         match signal:
-            case Down():
-                if self._watching is not None:
-                    self._watching.pop(signal.ref, None)
-                self.mailbox.overtake(signal)
-                self._wake()
             case Stop():
-                self._stop_asked(signal)
+                self.stop_asked(signal.reason, signal.grace_s, for_good=signal.for_good)
             case ChildDown():
-                self._child_down(signal)
+                self.child_down(signal)
             case HookDone():
-                self._hook_done(signal.error)
+                self.hook_done(signal.error)
+            case LinkDown():
+                self.link_down(signal)
+            case Down():
+                self._hear_down(signal)
+
+    def _hear_down(self, down: Down) -> None:
+        if self._ties is not None:
+            self._ties.watching.pop(down.ref, None)
+        if self._downs is None:
+            self._downs = []
+        self._downs.append(down)
+        if self.state is RUNNING and self.kind.waits:
+            self.opened_mailbox().interrupt()
+            if self.ref.lane is None:
+                self._awake()
 
     def _begin_work(self) -> None:
-        if self.mailbox.user or self.mailbox.urgent:
-            self._wake()
+        if self._downs or (self.mailbox is not None and self.mailbox.lane):
+            self._awake()
 
     def _quit_work(self) -> None:
-        if self._wakeup is not None:
-            self._wakeup.set(None)
+        self.ref.lane = None
+        if self.mailbox is not None:
+            self.mailbox.interrupt()
+        if self._parker is not None:
+            self._parker.unpark()
+
+    def _give_up_work(self) -> None:
+        self._parker = self.current = None
+        if self.mailbox is not None:
+            self.mailbox.abandon_lane()
 
     def _end_work(self) -> None:
-        self.mailbox.awake = False
-        for message in self.mailbox.empty_out():
-            self._bury(message)
-        self.mailbox.release_waiting()
+        self._downs = None
+        if self.mailbox is not None:
+            for message in self.mailbox.empty_out():
+                self._bury(message)
+            self.mailbox.release_waiting()
 
     def _bury(self, message: object) -> None:
         """A message that nobody will handle: fail its asker, or count it, unless only the runtime said it."""
         if isinstance(message, Ask):
-            message.reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
-        elif not isinstance(message, TimerFired | Drained | Down):
-            self.system.dead_letter(self.actor_id, message)
+            message.fail(ActorDeadError(self.actor_id, str(self.reason)))
+        elif not isinstance(message, TimerFired | Drained | Interrupt):
+            self.system.dead_letter(self, message)

@@ -12,12 +12,14 @@ from swactor._actor import Actor
 from swactor._errors import NotAskedError
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Stop
+from swactor._ref import LocalRef
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
     from swactor._events import Event
     from swactor._ids import ActorId
-    from swactor._ref import ActorRef, Reply
+    from swactor._ref import ActorRef
+    from swactor._reply import Reply
     from swactor._system import ActorSystem
     from swactor.abc import Clock, Loop, RandomStream
 
@@ -60,7 +62,7 @@ class Context(Generic[M]):
     def random(self) -> RandomStream:
         """This actor's own random numbers."""
         if self._random is None:
-            self._random = self._cell.system.random.stream("actor", self._cell.actor_id.path)
+            self._random = self._cell.system.random.stream("actor", self._cell.path)
         return self._random
 
     def spawn(
@@ -90,8 +92,8 @@ class Context(Generic[M]):
         Raises:
             ValueError: ``child`` is not a living child of this actor.
         """
-        cell = (self._cell.children or {}).get(child.actor_id.serial)
-        if cell is None:
+        cell = child.cell if isinstance(child, LocalRef) else None
+        if cell is None or (self._cell.children or {}).get(cell.serial) is not cell:
             raise ValueError(f"{child!r} is not a living child of {self.actor_id}")
         cell.signal(Stop(ExitReason(ExitKind.STOPPED), grace_s, for_good=True))
 
@@ -102,6 +104,40 @@ class Context(Generic[M]):
     def demonitor(self, other: ActorRef[Any]) -> None:
         """Do not be told after all. A `Down` that already waits in the mailbox still comes."""
         self._cell.unwatch(other)
+
+    def link(self, other: ActorRef[Any]) -> None:
+        """Fail when ``other`` fails, and let it fail when this actor does; at once when it has.
+
+        A normal end of either dissolves the link. Links are of one life: a restarted actor has none. Fails
+        with `LinkedActorFailedError`.
+
+        Raises:
+            ValueError: ``other`` is this actor itself, or not of this system: monitor it instead.
+        """
+        self._cell.link(self._linkable(other))
+
+    def unlink(self, other: ActorRef[Any]) -> None:
+        """Take a link back; does nothing when there is none.
+
+        Raises:
+            ValueError: as for `link`.
+        """
+        self._cell.unlink(self._linkable(other))
+
+    def _linkable(self, other: ActorRef[Any]) -> LocalRef[Any]:
+        if not isinstance(other, LocalRef) or other.cell.system is not self._cell.system:
+            raise ValueError(f"{other!r} is not an actor of this system; monitor it instead of linking")
+        if other.cell is self._cell:
+            raise ValueError(f"{other!r} cannot be linked to itself")
+        return other
+
+    def join(self, group: str) -> None:
+        """Be a member of ``group``, which `ActorSystem.publish` tells; an end of this actor leaves it."""
+        self._cell.system.names.join(group, self._cell.ref)
+
+    def leave(self, group: str) -> None:
+        """Be no member of ``group`` any more; does nothing when it is none."""
+        self._cell.system.names.leave(group, self._cell.ref)
 
     def send_after(self, delay_s: float, message: M, *, key: Hashable = None) -> None:
         """Tell this actor ``message`` in ``delay_s`` seconds; replaces a timer with the same key.

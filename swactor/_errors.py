@@ -62,6 +62,14 @@ class ChildFailedError(SwactorError):
         self.child, self.why = child, why
 
 
+class LinkedActorFailedError(SwactorError):
+    """An actor that this one is linked to failed, so this one fails too; ``__cause__`` says why."""
+
+    def __init__(self, actor: ActorId, why: str) -> None:
+        super().__init__(f"linked actor {actor} failed: {why}")
+        self.actor, self.why = actor, why
+
+
 class RestartBudgetSpentError(SwactorError):
     """A supervisor restarted too often within a period and gives up; ``__cause__`` is the last failure."""
 

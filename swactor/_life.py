@@ -1,4 +1,4 @@
-"""One actor's life: started, stopped, perhaps started again, ended; its children and who watches it.
+"""One actor's life: started, stopped, perhaps started again, ended; its children and who is tied to it.
 
 Owns: the states, the hooks, the order of an end (own work, children newest first, ``on_stop``, the news), and
 the grace that each of these has. Everything optional is None until it is needed.
@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
 from swactor._context import Context
-from swactor._errors import ActorDeadError, ChildFailedError
-from swactor._messages import ChildDown, Down, ExitKind, ExitReason, HookDone, Signal, Stop
-from swactor._moments import ActorFailed, ActorStuck
-from swactor._ref import LocalRef, running_cell
+from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError
+from swactor._hook import Hook, run_hook
+from swactor._ids import ActorId
+from swactor._links import Ties
+from swactor._messages import (
+    ChildDown,
+    Down,
+    ExitKind,
+    ExitReason,
+    LinkDown,
+    Signal,
+    Stop,
+    error_text,
+)
+from swactor._moments import ActorFailed, ActorSpawned, ActorStopped, ActorStuck
 
 if TYPE_CHECKING:
-    from swactor._actor import Actor
+    from swactor._actor import Actor, ActorKind
     from swactor._cell import Cell
-    from swactor._ids import ActorId
-    from swactor._ref import ActorRef
+    from swactor._ref import ActorRef, LocalRef
     from swactor._system import ActorSystem
     from swactor._timers import Timers
     from swactor.abc import Cancellable, Waiter
@@ -51,6 +62,13 @@ class LifeState(enum.Enum):
     ENDED = "ended"
 
 
+STARTING: Final = LifeState.STARTING
+RUNNING: Final = LifeState.RUNNING  # an attribute of an Enum class is found by a search, on Python 3.11
+STOPPING: Final = LifeState.STOPPING
+DOWN: Final = LifeState.DOWN
+ENDED: Final = LifeState.ENDED
+
+
 class Life:
     """The part of a `Cell` that outlasts single messages."""
 
@@ -59,72 +77,83 @@ class Life:
         "_end_waiters",
         "_era",
         "_grace_s",
-        "_hook_task",
-        "_hook_then",
-        "_kill_timer",
+        "_hook",
+        "_patience",
         "_reason",
         "_serve_task",
         "_start_waiter",
+        "_ties",
         "_timers",
-        "_watchers",
-        "_watching",
         "actor",
-        "actor_id",
         "child_policy",
         "children",
         "grace_s",
+        "kind",
+        "name",
         "parent",
         "ref",
         "restarts",
         "retired",
+        "serial",
         "state",
         "supervised",
         "system",
     )
 
     def __init__(
-        self,
-        system: ActorSystem,
-        actor: Actor[Any],
-        actor_id: ActorId,
-        *,
-        parent: Cell | None,
-        supervised: bool,
-        grace_s: float | None,
+        self, system: ActorSystem, actor: Actor[Any], kind: ActorKind, parent: Cell | None, serial: int
     ) -> None:
         self.system = system
         self.actor = actor
-        self.actor_id = actor_id
+        self.kind = kind
         self.parent = parent
-        self.supervised = supervised
-        self.grace_s = grace_s
-        """What it is given to stop when its parent does; None: what the parent was given."""
+        self.serial = serial
+        self.name: str | None = None
+        self.state = STARTING
+        self.restarts = 0
+        self.supervised = False
         self.retired = False
         """Whether its supervisor is not to start it again."""
+        self.grace_s: float | None = None
+        """What it is given to stop when its parent does; None: what the parent was given."""
+        self._grace_s = DEFAULT_GRACE_S
+        self._era = 0
+        """Counts how often a task of this actor was given up; such a task finds itself in another era."""
         self.ref: LocalRef[Any]
-        self.state = LifeState.STARTING
-        self.restarts = 0
         self.children: dict[int, Cell] | None = None
         self.child_policy: Callable[[Cell, ExitReason], None] | None = None
         self._reason: ExitReason | None = None
-        self._era = 0
-        """Counts how often a task of this actor was given up; such a task finds itself in another era."""
-        self._grace_s = DEFAULT_GRACE_S
         self._context: Context[Any] | None = None
         self._timers: Timers | None = None
         self._serve_task: Cancellable | None = None
-        self._hook_task: Cancellable | None = None
-        self._hook_then: Callable[[BaseException | None], None] | None = None
-        self._kill_timer: Cancellable | None = None
+        self._hook: Hook | None = None
+        self._patience: Cancellable | None = None
+        """The timer at which something else is tried: a stop after a drain, a cancellation after a stop."""
         self._start_waiter: Waiter[None] | None = None
         self._end_waiters: list[Waiter[ExitReason]] | None = None
-        self._watchers: dict[ActorRef[Any], None] | None = None
-        self._watching: dict[ActorRef[Any], None] | None = None
+        self._ties: Ties | None = None
 
     @property
-    def type_name(self) -> str:
-        """The actor's class, for people."""
-        return type(self.actor).__qualname__
+    def path(self) -> str:
+        """Where in the tree it hangs, from the root."""
+        parts: list[str] = []
+        here: Life = self
+        while here.parent is not None:
+            parts.append(here.name or f"{here.kind.name}-{here.serial}")
+            here = here.parent
+        return "/" + "/".join(reversed(parts)) if parts else ""
+
+    @property
+    def actor_id(self) -> ActorId:
+        """The actor's id."""
+        return ActorId(self.path, self.serial)
+
+    @property
+    def context(self) -> Context[Any]:
+        """What the actor's hooks are given."""
+        if self._context is None:
+            self._context = Context(self.ref.cell)
+        return self._context
 
     # -- what the working half provides -------------------------------------------------------------------
 
@@ -137,7 +166,11 @@ class Life:
         raise NotImplementedError
 
     def _quit_work(self) -> None:
-        """The actor is stopping: a task that handles messages is to end after the current one."""
+        """The actor is stopping: no message is handled any more but the one under way."""
+        raise NotImplementedError
+
+    def _give_up_work(self) -> None:
+        """The task that handles messages ignores its cancellation: go on without it."""
         raise NotImplementedError
 
     def _fail_replies(self) -> None:
@@ -148,64 +181,26 @@ class Life:
         """The actor has ended: bury what still waits."""
         raise NotImplementedError
 
-    # -- hooks --------------------------------------------------------------------------------------------
-
-    def _run_hook(
-        self, hook: Callable[[], Awaitable[None] | None], then: Callable[[BaseException | None], None]
-    ) -> None:
-        """Run ``hook``, in a task when it needs to wait, and go on with ``then``."""
-        try:
-            pending = hook()
-        except Exception as error:  # noqa: BLE001 - a failing hook ends its actor, not the system
-            then(error)
-            return
-        if pending is None:
-            then(None)
-        else:
-            self._hook_then = then
-            task = self.system.loop.start_task(self._await_hook(pending), name=f"{self.actor_id} hook")
-            self._hook_task = task
-
-    async def _await_hook(self, pending: Awaitable[None]) -> None:
-        running_cell.set(self.ref.cell)
-        era = self._era
-        error: BaseException | None = ActorDeadError(self.actor_id, "cancelled in on_start or on_stop")
-        try:
-            await pending
-            error = None
-        except Exception as raised:  # noqa: BLE001 - a failing hook ends its actor, not the system
-            error = raised
-        finally:
-            if era == self._era:  # else it was given up, and another life may be under way
-                self.signal(HookDone(error))
-
-    def _hook_done(self, error: BaseException | None) -> None:
-        then, self._hook_then = self._hook_then, None
-        self._hook_task = None
-        if then is not None:
-            then(error)
-
     # -- start --------------------------------------------------------------------------------------------
-
-    @property
-    def context(self) -> Context[Any]:
-        """What the actor's hooks are given."""
-        if self._context is None:
-            self._context = Context(self.ref.cell)
-        return self._context
 
     def start(self) -> None:
         """Run ``on_start``; messages wait until it is done."""
-        self._run_hook(lambda: self.actor.on_start(self.context), self._start_done)
+        if self.system.observers and self.restarts == 0 and self.parent is not None:
+            self.system.emit(ActorSpawned(actor=self.path, actor_type=self.kind.name))
+        if self.kind.starts:
+            self._hook = run_hook(self.ref.cell, lambda: self.actor.on_start(self.context), self._start_done)
+        else:
+            self.state = RUNNING
+            self._begin_work()
 
     def _start_done(self, error: BaseException | None) -> None:
-        if self.state is LifeState.STOPPING:  # asked to stop before it had started
+        if self.state is STOPPING:  # asked to stop before it had started
             self._stop_next_child()
         elif error is not None:
             self._announce_start(error)
             self._fail(error)
         else:
-            self.state = LifeState.RUNNING
+            self.state = RUNNING
             self._announce_start(None)
             self._begin_work()
 
@@ -219,83 +214,104 @@ class Life:
 
     async def wait_started(self) -> None:
         """Wait until ``on_start`` is done; raise what it raised."""
-        if self.state is LifeState.STARTING:
+        if self.state is STARTING:
             self._start_waiter = self.system.loop.waiter()
             await self._start_waiter.wait()
         elif self._reason is not None and self._reason.error is not None:
             raise self._reason.error
 
+    def hook_done(self, error: BaseException | None) -> None:
+        """The hook that was waiting has returned, or raised ``error``."""
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.done(error)
+
     # -- stop ---------------------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException, *, message_type: str | None = None) -> None:
         """End because something raised: say so to people and observers, then stop."""
-        during = f" on {message_type}" if message_type else ""
-        log.error("%s (%s) failed%s", self.actor_id, self.type_name, during, exc_info=error)
-        self.system.emit(
-            ActorFailed(
-                actor=self.actor_id.path,
-                actor_type=self.type_name,
-                error_type=type(error).__name__,
-                error=str(error)[:ERROR_TEXT_MAX],
-                message_type=message_type or UNSET,
+        if log.isEnabledFor(logging.ERROR):
+            during = f" on {message_type}" if message_type else ""
+            log.error("%s (%s) failed%s", self.actor_id, self.kind.name, during, exc_info=error)
+        if self.system.observers:
+            self.system.emit(
+                ActorFailed(
+                    actor=self.path,
+                    actor_type=self.kind.name,
+                    error_type=type(error).__name__,
+                    error=error_text(error)[:ERROR_TEXT_MAX],
+                    message_type=message_type or UNSET,
+                )
             )
-        )
         self.begin_stop(ExitReason(ExitKind.FAILED, error))
 
-    def begin_stop(self, reason: ExitReason, *, grace_s: float = DEFAULT_GRACE_S) -> None:
+    def begin_stop(self, reason: ExitReason, grace_s: float = DEFAULT_GRACE_S) -> None:
         """Start the end; a task that still runs may finish its message within ``grace_s``."""
-        if self.state is LifeState.STOPPING and self._kill_timer is not None and grace_s < self._grace_s:
+        if self.state is STOPPING and self._patience is not None and grace_s < self._grace_s:
             self._grace_s = grace_s
             self._kill_after(grace_s)
-        if self.state not in {LifeState.STARTING, LifeState.RUNNING}:
+        if self.state is not RUNNING and self.state is not STARTING:
             return
-        self.state = LifeState.STOPPING
+        self.state = STOPPING
         self._reason = reason
         self._grace_s = grace_s
         if self._timers is not None:
             self._timers.cancel_all()
-        if self._serve_task is None and self._hook_task is None:
-            self._stop_next_child()
-        else:
+        self._quit_work()
+        if self._serve_task is not None or self._hook is not None:
             self._kill_after(grace_s)
-            self._quit_work()
+        else:
+            self._stop_next_child()
 
-    def _stop_asked(self, stop: Stop) -> None:
-        if self.supervised and stop.for_good:
+    def stop_asked(self, reason: ExitReason, grace_s: float, *, for_good: bool) -> None:
+        """Somebody wants this actor to end."""
+        if for_good and self.supervised:
             self.retired = True
-            if self.state is LifeState.DOWN and self.parent is not None:
+            if self.state is DOWN and self.parent is not None:
                 self.parent.signal(ChildDown(self.ref.cell, self.reason, watched=False))
-        self.begin_stop(stop.reason, grace_s=stop.grace_s)
+        self.begin_stop(reason, grace_s)
 
     def _newest_child(self) -> Cell | None:
         """Return the newest child that still lives; those that are down only need to be let go."""
         while self.children:
-            newest = self.children[next(reversed(self.children))]
-            if newest.state is not LifeState.DOWN:
+            serial, newest = self.children.popitem()
+            # Back in again at once: only so does taking the newest of very many not search for it each time.
+            self.children[serial] = newest
+            if newest.state is not DOWN:
                 return newest
             self.forget_child(newest)
         return None
 
     def _stop_next_child(self) -> None:
-        self._disarm()
-        newest = self._newest_child()  # newest first: a later child may use an earlier one
-        if newest is not None:
+        if self._patience is not None:
+            self._lose_patience()
+        newest = self._newest_child() if self.children else None
+        if newest is not None:  # newest first: a later child may use an earlier one
             newest.signal(Stop(STOPPED, self._grace_s if newest.grace_s is None else newest.grace_s))
-        elif self._reason is not None and self._reason.kind is ExitKind.KILLED:
+        elif not self.kind.stops or self.reason.kind is ExitKind.KILLED:
             self._stopped()
         else:
-            reason = self._reason or STOPPED
-            self._run_hook(lambda: self.actor.on_stop(self.context, reason), self._stop_done)
-            if self._hook_task is not None:
+            reason = self.reason
+            call = partial(self.actor.on_stop, self.context, reason)
+            self._hook = run_hook(self.ref.cell, call, self._stop_done)
+            if self._hook is not None:
                 self._kill_after(self._grace_s)
 
-    def _child_down(self, down: ChildDown) -> None:
-        if self.child_policy is not None and down.cell.supervised and self.state is LifeState.RUNNING:
+    def child_ended(self, child: Cell, reason: ExitReason, *, watched: bool) -> None:
+        """Take note that a child has ended for good; act upon it, if need be, in a turn of one's own."""
+        if self.state is RUNNING and not reason.abnormal and self.children is not None:
+            self.children.pop(child.serial, None)
+        else:
+            self.signal(ChildDown(child, reason, watched=watched))
+
+    def child_down(self, down: ChildDown) -> None:
+        """A child has come down: a supervisor decides, others let go of it and may fail with it."""
+        if self.child_policy is not None and down.cell.supervised and self.state is RUNNING:
             self.child_policy(down.cell, down.reason)
             return
         self.forget_child(down.cell)
-        if self.state is LifeState.STOPPING:
-            if self._serve_task is None and self._hook_task is None:
+        if self.state is STOPPING:
+            if self._serve_task is None and self._hook is None:
                 self._stop_next_child()
         elif self._suffers_from(down):
             error = ChildFailedError(down.cell.actor_id, str(down.reason))
@@ -304,85 +320,99 @@ class Life:
 
     def _suffers_from(self, down: ChildDown) -> bool:
         """Whether this actor fails because a child did: not the root, nor one that is told `Down` anyway."""
-        if self.state not in {LifeState.STARTING, LifeState.RUNNING} or self.parent is None:
+        if (self.state is not STARTING and self.state is not RUNNING) or self.parent is None:
             return False
-        return down.reason.abnormal and not down.watched and down.cell.ref not in (self._watching or ())
+        is_watched = down.watched or (self._ties is not None and down.cell.ref in self._ties.watching)
+        return down.reason.abnormal and not is_watched
 
     def forget_child(self, child: Cell) -> None:
         """Let go of a child that has come to its end; one that could have been restarted ends for good."""
         child.finish()
         if self.children is not None:
-            self.children.pop(child.actor_id.serial, None)
+            self.children.pop(child.serial, None)
 
     def _stop_done(self, error: BaseException | None) -> None:
         if error is not None:
-            log.error("%s (%s) failed in on_stop", self.actor_id, self.type_name, exc_info=error)
-            if self._reason is None or not self._reason.abnormal:
-                self._reason = ExitReason(ExitKind.FAILED, error)
+            log.error("%s (%s) failed in on_stop", self.actor_id, self.kind.name, exc_info=error)
+            self._reason = self.reason.and_then(error)
         self._stopped()
 
-    def _kill_after(self, delay_s: float) -> None:
-        self._disarm()
-        self._kill_timer = self.system.loop.call_later(delay_s, self._kill)
+    def _lose_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
-    def _disarm(self) -> None:
-        if self._kill_timer is not None:
-            self._kill_timer.cancel()
-            self._kill_timer = None
+    def _kill_after(self, delay_s: float) -> None:
+        self._lose_patience()
+        self._patience = self.system.loop.call_later(delay_s, self._kill)
 
     def _kill(self) -> None:
         """The grace is over: cancel whatever still runs, and go on without it if that does not help."""
-        self._reason = ExitReason(ExitKind.KILLED)
-        for task in (self._serve_task, self._hook_task):
-            if task is not None:
-                task.cancel()
-        self._kill_timer = self.system.loop.call_later(CANCEL_WAIT_S, self._abandon)
+        self._reason = ExitReason(ExitKind.KILLED, self.reason.error)
+        if self._serve_task is not None:
+            self._serve_task.cancel()
+        if self._hook is not None:
+            self._hook.task.cancel()
+        self._patience = self.system.loop.call_later(CANCEL_WAIT_S, self._abandon)
 
     def _abandon(self) -> None:
         self._era += 1
-        self._serve_task = self._hook_task = self._hook_then = None
-        self.system.emit(ActorStuck(actor=self.actor_id.path, actor_type=self.type_name))
+        if self._hook is not None:
+            self._hook.give_up()
+        self._serve_task = self._hook = None
+        self._give_up_work()
+        self.system.note_stuck(self.actor_id)
+        self.system.emit(ActorStuck(actor=self.path, actor_type=self.kind.name))
         self._stop_next_child()
 
     def _stopped(self) -> None:
-        self._disarm()
+        """This life is over: nothing of it runs any more."""
+        if self._patience is not None:
+            self._lose_patience()
         self._fail_replies()
         if self._timers is not None:
             self._timers.cancel_all()  # those that on_stop may have started
+        if self._ties is not None:
+            self._ties.end_life(self.ref, self.reason)
         if self.supervised and self.parent is not None:
-            self.state = LifeState.DOWN
-            self.parent.signal(ChildDown(self.ref.cell, self._reason or STOPPED, watched=False))
+            self.state = DOWN
+            self.parent.signal(ChildDown(self.ref.cell, self.reason, watched=False))
         else:
             self.finish()
 
     def finish(self) -> None:
         """End for good: fail what waits, tell who watches, forget what is held. Once is enough."""
-        if self.state is LifeState.ENDED:
+        if self.state is ENDED:
             return
-        self.state = LifeState.ENDED
-        reason = self._reason or STOPPED
-        self.system.names.forget(self.actor_id)
+        self.state = ENDED
+        reason = self._reason = self._reason or STOPPED
+        self.system.names.forget(self.ref)
         self._end_work()
-        self._announce_start(ActorDeadError(self.actor_id, str(reason)))
-        for watched in self._watching or ():
-            watched.remove_watcher(self.ref)
-        watchers, self._watchers = self._watchers or {}, None
-        for watcher in watchers:
-            watcher.notify_down(Down(self.ref, reason))
+        if self._start_waiter is not None:
+            self._announce_start(ActorDeadError(self.actor_id, str(reason)))
+        if self.system.observers and self.parent is not None:
+            self.system.emit(
+                ActorStopped(actor=self.path, actor_type=self.kind.name, reason=reason.kind.value)
+            )
+        ties, self._ties = self._ties, None
+        watched = False
+        if ties is not None:
+            watched = self.parent is not None and self.parent.ref in ties.watchers
+            ties.end(self.ref, reason)
         for waiter in self._end_waiters or ():
             waiter.set(reason)
-        self._context = self._timers = self._end_waiters = self._watching = None
+        self._context = self._timers = self._end_waiters = self.children = None
         if self.parent is not None and not self.supervised:
-            self.parent.signal(ChildDown(self.ref.cell, reason, watched=self.parent.ref in watchers))
+            self.parent.child_ended(self.ref.cell, reason, watched=watched)
 
     @property
     def reason(self) -> ExitReason:
-        """Why the actor ended; only once it has."""
+        """Why the actor ends or ended."""
         return self._reason or STOPPED
 
     async def wait_ended(self) -> ExitReason:
         """Wait until this actor has ended for good; return why."""
-        if self.state is LifeState.ENDED:
+        if self.state is ENDED:
             return self.reason
         waiter: Waiter[ExitReason] = self.system.loop.waiter()
         self._end_waiters = [*(self._end_waiters or ()), waiter]
@@ -392,29 +422,60 @@ class Life:
             if self._end_waiters is not None:
                 self._end_waiters.remove(waiter)
 
-    # -- watching -----------------------------------------------------------------------------------------
+    # -- who is tied to it --------------------------------------------------------------------------------
+
+    @property
+    def ties(self) -> Ties:
+        """Whom this actor watches and is linked to, and who watches it."""
+        if self._ties is None:
+            self._ties = Ties()
+        return self._ties
 
     def watch(self, other: ActorRef[Any]) -> None:
-        """Have this actor told when ``other`` ends; an end of this actor ends the watching."""
-        self._watching = self._watching or {}
-        self._watching[other] = None
+        """Have this actor told when ``other`` ends; an end of this life of the actor ends the watching."""
+        self.ties.watching[other] = None
         other.add_watcher(self.ref)
 
     def unwatch(self, other: ActorRef[Any]) -> None:
         """Do not have it told after all."""
-        if self._watching is not None:
-            self._watching.pop(other, None)
+        self.ties.watching.pop(other, None)
         other.remove_watcher(self.ref)
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
         """Tell ``watcher`` when this actor has ended; at once when it has."""
-        if self.state is LifeState.ENDED:
+        if self.state is ENDED:
             watcher.notify_down(Down(self.ref, self.reason))
         else:
-            self._watchers = self._watchers or {}
-            self._watchers[watcher] = None
+            self.ties.watchers[watcher] = None
 
     def remove_watcher(self, watcher: ActorRef[Any]) -> None:
         """Do not tell ``watcher`` after all."""
-        if self._watchers is not None:
-            self._watchers.pop(watcher, None)
+        if self._ties is not None:
+            self._ties.watchers.pop(watcher, None)
+
+    def link(self, other: LocalRef[Any]) -> None:
+        """Let this life and that of ``other`` fail together; at once when the other has already."""
+        cell = other.cell
+        if cell.state is DOWN or cell.state is ENDED:
+            if cell.reason.abnormal:
+                self.signal(LinkDown(other, cell.reason))
+        else:
+            self.ties.links[other] = None
+            cell.ties.links[self.ref] = None
+
+    def unlink(self, other: LocalRef[Any]) -> None:
+        """Let them not, after all."""
+        self.unlinked(other)
+        other.cell.unlinked(self.ref)
+
+    def unlinked(self, other: LocalRef[Any]) -> None:
+        """The link with ``other`` is no more."""
+        if self._ties is not None:
+            self._ties.links.pop(other, None)
+
+    def link_down(self, down: LinkDown) -> None:
+        """The other end of a link failed, so this actor fails."""
+        if self.state is STARTING or self.state is RUNNING:
+            error = LinkedActorFailedError(down.ref.actor_id, str(down.reason))
+            error.__cause__ = down.reason.error
+            self._fail(error)

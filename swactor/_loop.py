@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     import trio
 
-    from swactor.abc import Cancellable, Loop, Waiter
+    from swactor.abc import Cancellable, Loop, Parker, Waiter
 
 T = TypeVar("T")
 log = logging.getLogger("swactor")
@@ -51,6 +52,25 @@ class _AsyncioWaiter(Generic[T]):
         return await self._future
 
 
+class _AsyncioParker:
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[None] | None = None
+
+    def park(self) -> asyncio.Future[None]:
+        self._future = future = self._loop.create_future()
+        return future
+
+    def unpark(self) -> None:
+        if self._future is not None:
+            try:  # noqa: SIM105 - a context manager for it would be felt
+                self._future.set_result(None)
+            except asyncio.InvalidStateError:
+                pass  # it goes on already, or was cancelled
+
+
 class _DescriptorWatch:
     """A reader or writer callback of an asyncio loop."""
 
@@ -70,21 +90,30 @@ class AsyncioLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the next turn, in order."""
-        self._loop.call_soon(callback)
+        self._loop.call_soon(callback, context=self._context)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` after ``delay_s`` seconds."""
-        return self._loop.call_later(delay_s, callback)
+        return self._loop.call_later(delay_s, callback, context=self._context)
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the loop soon."""
+        self._loop.call_soon_threadsafe(callback, context=self._context)
+
+    def time_s(self) -> float:
+        """Return the loop's own time."""
+        return self._loop.time()
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task that is kept until it ends."""
         task: asyncio.Task[None] = self._loop.create_task(
-            cast("Coroutine[Any, Any, None]", coroutine), name=name
+            cast("Coroutine[Any, Any, None]", coroutine), name=name, context=self._context.copy()
         )
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -104,6 +133,10 @@ class AsyncioLoop:
         """Return a waiter on a bare future."""
         future: asyncio.Future[T] = self._loop.create_future()
         return _AsyncioWaiter(future)
+
+    def parker(self) -> Parker:
+        """Return a parker that makes a bare future each time."""
+        return _AsyncioParker(self._loop)
 
 
 class _TrioWaiter(Generic[T]):
@@ -153,6 +186,32 @@ class _TrioWaiter(Generic[T]):
         return cast("T", self._value)
 
 
+class _TrioParker:
+    __slots__ = ("_task",)
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = None
+
+    async def park(self) -> None:
+        import trio
+
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        import trio
+
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def unpark(self) -> None:
+        import trio
+
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+
 class _Switch:
     """A task that is off at once when it is cancelled, also before its first step.
 
@@ -179,6 +238,8 @@ class TrioLoop:
         import trio
 
         self._trio = trio
+        self._context = copy_context()
+        self._token = trio.lowlevel.current_trio_token()
         self._soon: deque[Callable[[], None]] = deque()
         self._pump: trio.lowlevel.Task | None = None
         self._pump_parked = False
@@ -187,7 +248,9 @@ class TrioLoop:
         """Run ``callback`` on the next turn, in order."""
         self._soon.append(callback)
         if self._pump is None:
-            self._pump = self._trio.lowlevel.spawn_system_task(self._run_soon, name="swactor callbacks")
+            self._pump = self._trio.lowlevel.spawn_system_task(
+                self._run_soon, name="swactor callbacks", context=self._context.copy()
+            )
         elif self._pump_parked:
             self._pump_parked = False
             self._trio.lowlevel.reschedule(self._pump)
@@ -210,6 +273,17 @@ class TrioLoop:
         self._pump_parked = False
         return self._trio.lowlevel.Abort.SUCCEEDED
 
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the loop soon."""
+        try:
+            self._token.run_sync_soon(callback)
+        except self._trio.RunFinishedError as error:
+            raise RuntimeError("the loop has ended") from error
+
+    def time_s(self) -> float:
+        """Return the time of trio's clock."""
+        return self._trio.current_time()
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` after ``delay_s`` seconds."""
         timer = _Switch()
@@ -230,7 +304,7 @@ class TrioLoop:
             with scope:
                 await cast("Coroutine[Any, Any, None]", coroutine)
 
-        self._trio.lowlevel.spawn_system_task(run, name=name)
+        self._trio.lowlevel.spawn_system_task(run, name=name, context=self._context.copy())
         return scope
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
@@ -261,6 +335,10 @@ class TrioLoop:
     def waiter(self) -> Waiter[T]:
         """Return a waiter that reschedules its task directly."""
         return _TrioWaiter()
+
+    def parker(self) -> Parker:
+        """Return a parker that reschedules its task directly."""
+        return _TrioParker()
 
 
 def _call(callback: Callable[[], None]) -> None:

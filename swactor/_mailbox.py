@@ -1,7 +1,7 @@
-"""What waits for one actor: a system lane that is never bounded and a user lane that is.
+"""What waits for one actor: user messages up to a bound, and senders that wait for room.
 
-Owns: order, bounds, overflow and the counting of what was dropped.
-Not here: who is woken (`_runqueue`), what a message means (`_cell`). No structure exists before it is needed.
+Owns: order, bounds, overflow, the counting of what was dropped, and the age of what waits.
+Not here: who is woken (`_runqueue`), what a message means (`_cell`), the system lane, which knows no bound.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import enum
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from swactor._messages import Ask, Drained, TimerFired
+from swactor._messages import Drained, Interrupt, TimerFired
+from swactor._reply import Ask
 
 if TYPE_CHECKING:
-    from swactor._messages import Signal
     from swactor.abc import Waiter
 
-_KEPT = frozenset({Ask, TimerFired, Drained})
+KEPT: Final = frozenset({Ask, TimerFired, Drained, Interrupt})
 """What is not dropped to make room: somebody waits for it, or the actor's own rhythm depends on it."""
 
 
@@ -34,7 +34,7 @@ class Overflow(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxPolicy:
-    """How many user messages may wait, and what happens to one more. Signals and timers are not counted."""
+    """How many user messages may wait, and what happens to one more. Signals and timers are never refused."""
 
     capacity: int = 10_000
     overflow: Overflow = Overflow.REFUSE
@@ -53,92 +53,100 @@ DEFAULT_POLICY = MailboxPolicy()
 
 
 class Mailbox:
-    """The two lanes of one actor."""
+    """The user lane of one actor. Made when its first message comes."""
 
-    __slots__ = ("_room", "awake", "capacity", "crowded", "dropped", "policy", "signals", "urgent", "user")
+    __slots__ = ("_behind", "_mark_ns", "dropped", "lane", "policy", "room", "since_ns", "woken_at")
 
     def __init__(self, policy: MailboxPolicy) -> None:
         self.policy = policy
-        self.capacity = policy.capacity
-        self.awake = False
-        """Whether somebody is already on the way to look into the user lane."""
-        self.crowded = False
-        """Whether senders wait for room."""
-        self.user: deque[object] | None = None
-        self.signals: deque[Signal] | None = None
-        self.urgent: deque[object] | None = None
+        self.lane: deque[object] = deque()
         self.dropped = 0
-        self._room: deque[Waiter[None]] | None = None
-
-    def __len__(self) -> int:
-        return 0 if self.user is None else len(self.user)
+        self.since_ns = 0
+        """Everything that waits came after this time."""
+        self.woken_at = 0
+        """How many messages an asynchronous actor had handled when it was last woken, at ``since_ns``."""
+        self._mark_ns = 0
+        self._behind = 0
+        self.room: deque[Waiter[None]] | None = None
+        """Senders that wait for room; None when there are none."""
 
     def put(self, message: object) -> bool:
         """Enqueue a user message; return False, and keep nothing, when it is refused."""
-        user = self.user
-        if user is None:
-            self.user = deque((message,))
-        elif len(user) < self.capacity:
-            user.append(message)
-        elif self.policy.overflow is Overflow.DROP_OLDEST:
-            self._drop_oldest(user)
-            user.append(message)
-        elif self.policy.overflow is Overflow.REFUSE or message.__class__ is Ask:
+        lane = self.lane
+        overflow = self.policy.overflow
+        if len(lane) < self.policy.capacity or (overflow is Overflow.DROP_OLDEST and self._drop_oldest()):
+            lane.append(message)
+        elif overflow is Overflow.REFUSE or type(message) is Ask:
             return False
         else:
             self.dropped += 1
         return True
 
-    def _drop_oldest(self, user: deque[object]) -> None:
-        for place, waiting in enumerate(user):
-            if waiting.__class__ not in _KEPT:
-                del user[place]
+    def _drop_oldest(self) -> bool:
+        """Drop the oldest message that may be; return whether there was one."""
+        lane = self.lane
+        for place, waiting in enumerate(lane):
+            if type(waiting) not in KEPT:
+                del lane[place]
                 self.dropped += 1
-                return
+                return True
+        return False
 
-    def force(self, message: object) -> None:
-        """Enqueue something that must not be lost, whatever the bound: a timer, the end of a drain."""
-        if self.user is None:
-            self.user = deque()
-        self.user.append(message)
+    def interrupt(self) -> None:
+        """Have whoever takes messages out look up before the next one."""
+        if self.lane:
+            self.lane.appendleft(Interrupt())
 
-    def overtake(self, message: object) -> None:
-        """Enqueue ahead of all user messages, behind what overtook before."""
-        if self.urgent is None:
-            self.urgent = deque()
-        self.urgent.append(message)
+    # -- the age of what waits ----------------------------------------------------------------------------
 
-    def signal(self, signal: Signal) -> None:
-        """Enqueue into the system lane."""
-        if self.signals is None:
-            self.signals = deque()
-        self.signals.append(signal)
+    def note_turn(self, taken: int, now_ns: int) -> int:
+        """A turn took ``taken`` messages out and left some; when all a mark counted are gone, set another.
+
+        So the oldest message is never older than ``since_ns`` says, and no message carries a time. Return
+        ``now_ns``.
+        """
+        self._behind -= taken
+        if self._behind <= 0:
+            self.since_ns = max(self.since_ns, self._mark_ns)
+            self._mark_ns = now_ns
+            self._behind = len(self.lane)
+        return now_ns
+
+    # -- senders that wait for room -----------------------------------------------------------------------
 
     def wait_for_room(self, waiter: Waiter[None]) -> None:
         """Set ``waiter`` as soon as a place is free, first come first served."""
-        if self._room is None:
-            self._room = deque()
-        self._room.append(waiter)
-        self.crowded = True
+        if self.room is None:
+            self.room = deque()
+        self.room.append(waiter)
 
     def announce_room(self) -> None:
-        """A message left: let as many waiting senders go on as there are free places."""
-        free = self.capacity - len(self)
-        while self._room and free > 0:
-            waiter = self._room.popleft()
+        """Messages left: let as many waiting senders go on as there are free places."""
+        free = self.policy.capacity - len(self.lane)
+        while self.room and free > 0:
+            waiter = self.room.popleft()
             if not waiter.done():
                 waiter.set(None)
                 free -= 1
-        self.crowded = bool(self._room)
+        self.room = self.room or None
 
     def release_waiting(self) -> None:
         """The actor has ended: nobody needs to wait for room any more."""
-        while self._room:
-            self._room.popleft().set(None)
-        self.crowded = False
+        while self.room:
+            self.room.popleft().set(None)
+        self.room = None
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def abandon_lane(self) -> None:
+        """Leave the lane to a task that was given up, with nothing in it, and go on with a fresh one."""
+        abandoned = self.lane
+        self.lane = deque(abandoned)
+        abandoned.clear()
+        abandoned.append(Interrupt())
 
     def empty_out(self) -> list[object]:
         """Return and forget all user messages, oldest first."""
-        left = [*(self.urgent or ()), *(self.user or ())]
-        self.urgent = self.user = None
+        left = list(self.lane)
+        self.lane.clear()
         return left

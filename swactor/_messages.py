@@ -1,6 +1,6 @@
-"""The words the runtime itself speaks: why an actor ended, who is told, what an ask looks like in a mailbox.
+"""The words the runtime itself speaks: why an actor ended, who is told, what it says to itself.
 
-Owns: `ExitReason`, `Down`, `Request`, and the signals of the system lane.
+Owns: `ExitReason`, `Down`, `Request`, the signals of the system lane, what else the runtime enqueues.
 Not here: any behaviour; `_cell` acts on these.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
-    from swactor._ref import ActorRef, Reply
+    from swactor._ref import ActorRef
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -42,6 +42,10 @@ class ExitKind(enum.Enum):
     """Its node was declared dead; what became of the actor itself is not known."""
 
 
+_COMPLETED = ExitKind.COMPLETED
+_STOPPED = ExitKind.STOPPED
+
+
 @dataclass(frozen=True, slots=True)
 class ExitReason:
     """Why an actor ended: the kind, the exception of a failure, the value of a completion."""
@@ -53,12 +57,27 @@ class ExitReason:
     @property
     def abnormal(self) -> bool:
         """Whether a `TRANSIENT` child is restarted after this, and links and parents fail with it."""
-        return self.kind in {ExitKind.FAILED, ExitKind.KILLED, ExitKind.NODE_DOWN}
+        return self.kind is not _COMPLETED and self.kind is not _STOPPED
 
     def __str__(self) -> str:
         if self.error is None:
             return self.kind.value
-        return f"{self.kind.value}: {type(self.error).__name__}: {self.error}"
+        return f"{self.kind.value}: {type(self.error).__name__}: {error_text(self.error)}"
+
+    def and_then(self, error: BaseException) -> ExitReason:
+        """Return this reason after one more thing went wrong on the way to the end: both are told."""
+        if self.error is None:
+            return ExitReason(ExitKind.FAILED, error)
+        both = BaseExceptionGroup("an actor failed, and failed again while it ended", [self.error, error])
+        return ExitReason(self.kind, both)
+
+
+def error_text(error: BaseException) -> str:
+    """Return what ``error`` says, also when it cannot say it."""
+    try:
+        return str(error)
+    except Exception as unprintable:  # noqa: BLE001 - an exception's own code runs here
+        return f"<no text: its __str__ raised {type(unprintable).__name__}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +86,6 @@ class Down:
 
     ref: ActorRef[Any]
     reason: ExitReason
-
-
-class Ask:
-    """A user message together with the reply that somebody waits for."""
-
-    __slots__ = ("message", "reply")
-
-    def __init__(self, message: object, reply: Reply[Any]) -> None:
-        self.message = message
-        self.reply = reply
 
 
 class TimerFired:
@@ -124,6 +133,22 @@ class ChildDown:
         self.watched = watched
 
 
+class LinkDown:
+    """The other end of a link has come to an abnormal end."""
+
+    __slots__ = ("reason", "ref")
+
+    def __init__(self, ref: ActorRef[Any], reason: ExitReason) -> None:
+        self.ref = ref
+        self.reason = reason
+
+
+class Interrupt:
+    """Stands at the head of a user lane: look up from the messages, something else has happened."""
+
+    __slots__ = ()
+
+
 class HookDone:
     """An asynchronous ``on_start`` or ``on_stop`` has returned, or raised ``error``."""
 
@@ -133,5 +158,5 @@ class HookDone:
         self.error = error
 
 
-Signal: TypeAlias = Stop | ChildDown | HookDone | Down
+Signal: TypeAlias = Stop | ChildDown | HookDone | Down | LinkDown
 """What travels in the system lane."""

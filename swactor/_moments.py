@@ -8,6 +8,22 @@ from msgspec import UNSET, UnsetType
 from swactor._events import Event
 
 
+class ActorSpawned(Event, frozen=True, kw_only=True):
+    """An actor was made and its ``on_start`` is about to run. Exactly one `ActorStopped` follows."""
+
+    actor: str
+    actor_type: str
+
+
+class ActorStopped(Event, frozen=True, kw_only=True):
+    """An actor has ended for good; a restart is not the end."""
+
+    actor: str
+    actor_type: str
+    reason: str
+    """``completed``, ``stopped``, ``failed`` or ``killed``, as in `ExitKind`."""
+
+
 class ActorFailed(Event, frozen=True, kw_only=True):
     """A hook or handler of an actor raised, or the actor was cancelled for not stopping."""
 
@@ -40,3 +56,15 @@ class DeadLetters(Event, frozen=True, kw_only=True):
     actor: str
     message_type: str
     total: int
+
+
+class HandlerBlocked(Event, frozen=True, kw_only=True):
+    """Something held the event loop longer than the watchdog's bound; nothing else ran meanwhile."""
+
+    actor: str | UnsetType = UNSET
+    """Whose handler it was; absent when no actor was found on the stack."""
+    actor_type: str | UnsetType = UNSET
+    message_type: str | UnsetType = UNSET
+    held_ms: int
+    stack: str
+    """Where it was when it was found, outermost call first."""

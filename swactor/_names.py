@@ -1,6 +1,6 @@
-"""The names of living actors of one system.
+"""Where actors of one system are found: by a name, which one of them has, or as members of a group.
 
-Owns: name to reference and back; a name belongs to one living actor. Pure bookkeeping.
+Owns: both tables; what has ended is forgotten. Pure bookkeeping.
 Not here: names across nodes (``swactor.cluster``).
 """
 
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from swactor._errors import NameTakenError
 
 if TYPE_CHECKING:
-    from swactor._ids import ActorId
     from swactor._ref import ActorRef
 
 
 class Names:
-    """A two-way table; a name is forgotten with its actor."""
+    """Names and groups of living actors. They belong to an address, so a restart changes nothing."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, ActorRef[Any]] = {}
-        self._by_actor: dict[ActorId, list[str]] = {}
+        self._names: dict[ActorRef[Any], list[str]] = {}
+        self._members: dict[str, dict[ActorRef[Any], None]] = {}
+        self._groups: dict[ActorRef[Any], dict[str, None]] = {}
 
     def register(self, name: str, ref: ActorRef[Any]) -> None:
         """Give ``ref`` a name.
@@ -32,7 +33,7 @@ class Names:
             return
         self.require_free(name)
         self._by_name[name] = ref
-        self._by_actor.setdefault(ref.actor_id, []).append(name)
+        self._names.setdefault(ref, []).append(name)
 
     def require_free(self, name: str) -> None:
         """Raise `NameTakenError` when a living actor has the name."""
@@ -44,10 +45,32 @@ class Names:
         """Return who has the name, or None."""
         return self._by_name.get(name)
 
-    def forget(self, actor: ActorId) -> None:
-        """Free every name of an actor that has ended."""
-        for name in self._by_actor.pop(actor, ()):
-            del self._by_name[name]
+    def join(self, group: str, ref: ActorRef[Any]) -> None:
+        """Make ``ref`` a member of ``group``; it is one once, however often it joins."""
+        self._members.setdefault(group, {})[ref] = None
+        self._groups.setdefault(ref, {})[group] = None
+
+    def leave(self, group: str, ref: ActorRef[Any]) -> None:
+        """Make ``ref`` no member of ``group`` any more; a group without members is forgotten."""
+        members = self._members.get(group, {})
+        members.pop(ref, None)
+        if not members:
+            self._members.pop(group, None)
+        self._groups.get(ref, {}).pop(group, None)
+
+    def members(self, group: str) -> tuple[ActorRef[Any], ...]:
+        """Return the members of ``group`` in the order in which they joined."""
+        return tuple(self._members.get(group, ()))
+
+    def forget(self, ref: ActorRef[Any]) -> None:
+        """Free every name of an actor that has ended, and take it out of every group."""
+        if ref in self._names:
+            for name in self._names.pop(ref):
+                del self._by_name[name]
+        if ref in self._groups:
+            for group in list(self._groups[ref]):
+                self.leave(group, ref)
+            del self._groups[ref]
 
     def __len__(self) -> int:
         return len(self._by_name)

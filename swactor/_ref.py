@@ -1,17 +1,19 @@
-"""References: what one holds of an actor, and what comes back from an ask.
+"""References: what one holds of an actor.
 
-Owns: `ActorRef` (also the base of references to other nodes), the local reference, `Reply`.
-Not here: the queue behind it (`_mailbox`), the life behind it (`_cell`).
+Owns: `ActorRef` (also the base of references to other nodes) and the local reference.
+Not here: the queue behind it (`_mailbox`), the life behind it (`_cell`), the answer (`_reply`).
 """
 
 from __future__ import annotations
 
 import abc
+from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from swactor._errors import AskCircleError, AskTimeoutError, MailboxFullError
-from swactor._messages import Ask, Down, Request
+from swactor._errors import AskCircleError, MailboxFullError
+from swactor._messages import Down, Request
+from swactor._reply import Ask
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
@@ -78,66 +80,16 @@ class ActorRef(abc.ABC, Generic[M_contra]):
         """Deliver ``down`` ahead of user messages. For references that watch on behalf of others."""
 
 
-class Reply(Generic[R]):
-    """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
-
-    __slots__ = ("_error", "_held_in", "_value", "_waiter", "deferred", "done")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.deferred = False
-        self._value: R | None = None
-        self._error: BaseException | None = None
-        self._waiter: Waiter[R] | None = None
-        self._held_in: dict[Reply[Any], None] | None = None
-
-    def send(self, value: R) -> None:
-        """Answer with ``value``; does nothing when already answered or no longer waited for."""
-        if not self.done:
-            self._value = value
-            self.close()
-            if self._waiter is not None:
-                self._waiter.set(value)
-
-    def fail(self, error: BaseException) -> None:
-        """Answer with an error that the asker sees raised."""
-        if not self.done:
-            self._error = error
-            self.close()
-            if self._waiter is not None:
-                self._waiter.fail(error)
-
-    def close(self) -> None:
-        """It is settled: what is set from now on is dropped."""
-        self.done = True
-        if self._held_in is not None:
-            self._held_in.pop(self, None)
-
-    def defer(self, held_in: dict[Reply[Any], None]) -> None:
-        """Stand in ``held_in`` until it is settled."""
-        self.deferred = True
-        self._held_in = held_in
-        held_in[self] = None
-
-    def result(self) -> R:
-        """Return or raise what was set; only when ``done``."""
-        if self._error is not None:
-            raise self._error
-        return cast("R", self._value)
-
-    def attach(self, waiter: Waiter[R]) -> None:
-        """Pass what is set from now on to ``waiter``."""
-        self._waiter = waiter
-
-
 class LocalRef(ActorRef[M_contra]):
-    """The address of an actor of this system."""
+    """The address of an actor of this system. There is one for each actor, so equal is identical."""
 
-    __slots__ = ("_mailbox", "cell")
+    __slots__ = ("capacity", "cell", "lane")
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, capacity: int) -> None:
         self.cell = cell
-        self._mailbox = cell.mailbox
+        self.lane: deque[object] | None = None
+        """Where messages go while somebody is on the way to look at them; None when somebody must be sent."""
+        self.capacity = capacity
 
     @property
     def actor_id(self) -> ActorId:
@@ -146,12 +98,11 @@ class LocalRef(ActorRef[M_contra]):
 
     def tell(self, message: M_contra) -> None:
         """Enqueue ``message`` and, unless that happened already, have somebody look at it."""
-        mailbox = self._mailbox
-        user = mailbox.user
-        if mailbox.awake and user is not None and len(user) < mailbox.capacity:
-            user.append(message)  # the short way, taken by nearly every message of a burst
+        lane = self.lane
+        if lane is not None and len(lane) < self.capacity:
+            lane.append(message)  # the short way, taken by nearly every message of a burst
         elif not self.cell.accept(message):
-            raise MailboxFullError(self.cell.actor_id, mailbox.capacity)
+            raise MailboxFullError(self.cell.actor_id, self.capacity)
 
     async def ask(self, message: Any, *, timeout_s: float = 5.0) -> Any:
         """Enqueue, let the run queue work inline, and wait only if the reply is not there by then."""
@@ -159,43 +110,43 @@ class LocalRef(ActorRef[M_contra]):
         asker = running_cell.get()
         if asker is not None:
             _refuse_circle(asker, cell)
-        reply: Reply[Any] = Reply()
-        if not cell.accept(Ask(message, reply)):
-            raise MailboxFullError(cell.actor_id, cell.mailbox.capacity)
-        cell.system.run_queue.drain_inline(by_actor=asker is not None)
-        if reply.done:
-            return reply.result()
-        return await self._wait_for(reply, message, timeout_s=timeout_s, asker=asker)
+        ask: Ask[Any] = Ask(message)
+        system = cell.system
+        if not system.run_queue.ask_inline(cell, ask):
+            raise MailboxFullError(cell.actor_id, self.capacity)
+        if not ask.done:
+            return await self._wait_for(ask, timeout_s, asker)
+        if system.run_queue.is_greedy():
+            await system.pause()
+        return ask.result()
 
-    async def _wait_for(
-        self, reply: Reply[Any], message: object, *, timeout_s: float, asker: Cell | None
-    ) -> Any:
-        cell = self.cell
-        loop = cell.system.loop
-        waiter: Waiter[Any] = loop.waiter()
-        reply.attach(waiter)
-        timeout = AskTimeoutError(cell.actor_id, type(message).__name__, timeout_s)
-        timer = loop.call_later(timeout_s, lambda: reply.fail(timeout))
+    async def _wait_for(self, ask: Ask[Any], timeout_s: float, asker: Cell | None) -> Any:
+        system = self.cell.system
+        waiter: Waiter[Any] = system.loop.waiter()
+        ask.attach(waiter)
+        system.deadlines.watch(ask, self, timeout_s)
         if asker is not None:
-            asker.asking = cell
+            asker.asking = (*asker.asking, self.cell)
         try:
             return await waiter.wait()
         finally:
-            reply.close()  # nobody waits any more
-            timer.cancel()
+            ask.close()  # nobody waits any more
             if asker is not None:
-                asker.asking = None
+                waits_for = list(asker.asking)
+                waits_for.remove(self.cell)
+                asker.asking = tuple(waits_for)
 
     async def send(self, message: M_contra) -> None:
         """Enqueue as soon as there is room."""
         cell = self.cell
         while not cell.accept(message):
+            mailbox = cell.opened_mailbox()
             waiter: Waiter[None] = cell.system.loop.waiter()
-            cell.mailbox.wait_for_room(waiter)
+            mailbox.wait_for_room(waiter)
             try:
                 await waiter.wait()
             except BaseException:
-                cell.mailbox.announce_room()  # the room that this sender was told of is the next one's
+                mailbox.announce_room()  # the room that this sender was told of is the next one's
                 raise
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
@@ -210,22 +161,25 @@ class LocalRef(ActorRef[M_contra]):
         """Put ``down`` into the system lane."""
         self.cell.signal(down)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LocalRef) and other.cell is self.cell
-
-    def __hash__(self) -> int:
-        return hash(self.cell)
-
     def __repr__(self) -> str:
         return f"<ref {self.actor_id}>"
 
 
 def _refuse_circle(asker: Cell, asked: Cell) -> None:
     """Raise when ``asked`` waits, directly or through others, for ``asker``."""
-    chain = [asker.actor_id]
-    waits_for: Cell | None = asked
-    while waits_for is not None:
-        chain.append(waits_for.actor_id)
-        if waits_for is asker:
-            raise AskCircleError(tuple(chain))
-        waits_for = waits_for.asking
+    came_from: dict[Cell, Cell] = {asked: asker}
+    ways = [asked]
+    while ways:
+        here = ways.pop()
+        if here is asker:
+            chain = [asker]
+            step = came_from[asker]
+            while step is not asker:
+                chain.append(step)
+                step = came_from[step]
+            chain.append(asker)
+            raise AskCircleError(tuple(cell.actor_id for cell in reversed(chain)))
+        for waited_for in here.asking:
+            if waited_for not in came_from:
+                came_from[waited_for] = here
+                ways.append(waited_for)

@@ -54,6 +54,11 @@ class Backoff:
     limit_s: float = 30.0
     jitter: float = 0.5
 
+    @property
+    def jitters(self) -> bool:
+        """Whether a delay depends on the draw at all."""
+        return self.first_s > 0 and self.jitter > 0
+
     def delay_s(self, attempt: int, draw: float) -> float:
         """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""
         full = min(self.limit_s, self.first_s * 2.0 ** min(attempt, 63))
@@ -84,16 +89,26 @@ def affected(strategy: Strategy, order: Sequence[str], failed: str) -> tuple[str
 
 @dataclass(slots=True)
 class RestartHistory:
-    """The restarts of one supervisor within the period of its budget."""
+    """The restarts of one supervisor within the period of its budget, and what made them necessary."""
 
     budget: RestartBudget
-    _times_ns: list[int] = field(default_factory=list)
+    _restarts: list[tuple[int, BaseException | None]] = field(default_factory=list)
 
-    def admit(self, now_ns: int) -> int | None:
+    def admit(self, now_ns: int, error: BaseException | None) -> int | None:
         """Take note of a restart at ``now_ns``; return its number within the period, None when spent."""
         since_ns = now_ns - round(self.budget.period_s * 1e9)
-        self._times_ns = [at for at in self._times_ns if at > since_ns]
-        if len(self._times_ns) >= self.budget.restarts_max:
+        if self._restarts and self._restarts[0][0] <= since_ns:
+            self._restarts = [restart for restart in self._restarts if restart[0] > since_ns]
+        if len(self._restarts) >= self.budget.restarts_max:
             return None
-        self._times_ns.append(now_ns)
-        return len(self._times_ns) - 1
+        self._restarts.append((now_ns, error))
+        return len(self._restarts) - 1
+
+    def story(self, last: BaseException | None) -> BaseException | None:
+        """Return what went wrong within the period, ``last`` at the end: a group when it is more than one."""
+        errors = [error for _, error in self._restarts if error is not None]
+        if last is not None:
+            errors.append(last)
+        if len(errors) <= 1:
+            return last if last is not None else next(iter(errors), None)
+        return BaseExceptionGroup("every failure within the period of the restart budget", errors)

@@ -10,86 +10,150 @@ that led to it come from ``benches/runtime.py``.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
 
 from swactor._ref import running_cell
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
+    from swactor._reply import Ask
     from swactor.abc import Clock, Loop
 
 TURN_MESSAGES = 64
 """Messages one actor handles before the next actor gets its turn."""
 DRAIN_BUDGET_NS = 5_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
-TURNS_A_LOOK = 4
+DRAIN_TURNS = 1_000
+"""Turns that one drain takes at most: in a simulation the clock stands still meanwhile."""
+HOLD_TURNS = 16
+"""Full turns that one task takes at most before it leaves the loop to others."""
+TURNS_A_LOOK = 8
 """Short turns between two looks at the clock; after a full turn there is a look each time."""
 INLINE_TURNS = 64
 """Turns that an ask runs inline before it waits like everybody else."""
+INLINE_ASKS = 64
+"""Asks in a row that may be answered inline before the event loop gets its chance."""
+
+
+class Hold:
+    """How long one task that never has to wait may hold the event loop: as long as a drain of the queue."""
+
+    __slots__ = ("_ends_ns", "_turns")
+
+    def __init__(self) -> None:
+        self._ends_ns = 0
+        self._turns = 0
+
+    def ends(self, now_ns: int) -> bool:
+        """Take note of a full turn; return whether it was the last before others must have their chance."""
+        if not self._turns:
+            self._ends_ns = now_ns + DRAIN_BUDGET_NS
+        self._turns += 1
+        if self._turns < HOLD_TURNS and now_ns < self._ends_ns:
+            return False
+        self._turns = 0
+        return True
 
 
 class RunQueue:
-    """Actors in the order in which they became ready; each stands in it at most once."""
+    """Actors in the order in which they became ready; each stands in it at most once.
 
-    __slots__ = ("_clock", "_draining", "_loop", "_ready", "_woken")
+    Turns run in a context of their own: no handler sees the context variables of whoever sent something.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_context",
+        "_draining",
+        "_inline_asks",
+        "_loop",
+        "_woken_ns",
+        "awake",
+        "lag_ns",
+        "now_ns",
+        "ready",
+    )
 
     def __init__(self, loop: Loop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._ready: deque[Cell] = deque()
-        self._woken = False
+        self._context = copy_context()
+        self._context.run(running_cell.set, None)
+        self.ready: deque[Cell] = deque()
+        self.awake = False
+        """Whether a drain is under way or will come."""
+        self.now_ns = clock.monotonic_ns()
+        """The time of the last look at the clock: while the queue is awake, about now."""
+        self.lag_ns = 0
+        """How long the last wakeup took to come."""
+        self._woken_ns = 0
         self._draining = False
+        self._inline_asks = 0
 
-    def __len__(self) -> int:
-        return len(self._ready)
-
-    def add(self, cell: Cell) -> None:
-        """Give ``cell`` a turn; the caller makes sure that it is not in the queue already."""
-        self._ready.append(cell)
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._drain)
+    def wake(self) -> None:
+        """Have the loop drain the queue; only when it is not awake."""
+        self.awake = True
+        self._woken_ns = self.now_ns = self._clock.monotonic_ns()
+        self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        self._woken = False
-        if not self._draining:
-            running_cell.set(None)  # a callback inherits it from whoever woke the queue
-            self._run(turns=None)
-
-    def drain_inline(self, *, by_actor: bool) -> None:
-        """Run a bounded number of turns right now, unless this is called from within a turn."""
-        if self._draining:
-            return
-        if not by_actor:
-            self._run(turns=INLINE_TURNS)
-            return
-        asker = running_cell.set(None)  # what runs here is not the asking actor
+        self.now_ns = self._clock.monotonic_ns()
+        self.lag_ns = self.now_ns - self._woken_ns
         try:
-            self._run(turns=INLINE_TURNS)
+            self._context.run(self._take_turns, DRAIN_TURNS)
         finally:
-            running_cell.reset(asker)
+            self._rest()
 
-    def _run(self, turns: int | None) -> None:
-        ready = self._ready
-        ends_ns = self._clock.monotonic_ns() + DRAIN_BUDGET_NS
+    def ask_inline(self, cell: Cell, ask: Ask[Any]) -> bool:
+        """Give ``ask`` to ``cell`` and take a bounded number of turns right now; return False if refused.
+
+        Within a turn it is given only: turns do not nest.
+        """
+        if self._draining:
+            return cell.accept(ask)
+        woken, self.awake = self.awake, True
+        self.now_ns = self._clock.monotonic_ns()
+        try:
+            if not cell.accept(ask):
+                return False
+            self._context.run(self._take_turns, INLINE_TURNS)
+        finally:
+            if not woken:
+                self._rest()
+        return True
+
+    def is_greedy(self) -> bool:
+        """Whether so many asks in a row were answered inline that the loop should have its chance now."""
+        self._inline_asks += 1
+        return self._inline_asks % INLINE_ASKS == 0
+
+    def _rest(self) -> None:
+        self.awake = False
+        if self.ready:
+            self.wake()
+
+    def _take_turns(self, turns: int) -> None:
+        """Take about ``turns`` turns, or as many as there is time for."""
+        ready = self.ready
+        ends_ns = self.now_ns + DRAIN_BUDGET_NS
         taken = 0
+        cell: Cell | None = None
         self._draining = True
         try:
             while ready:
                 cell = ready.popleft()
-                again = True
-                try:
-                    again = cell.take_turn(TURN_MESSAGES)
-                finally:
-                    if again:  # also when the turn was left by KeyboardInterrupt or SystemExit
-                        ready.append(cell)
                 taken += 1
-                if taken == turns:
-                    break
-                if (again or taken % TURNS_A_LOOK == 0) and self._clock.monotonic_ns() >= ends_ns:
-                    break
+                if cell.take_turn():
+                    ready.append(cell)
+                elif taken % TURNS_A_LOOK:
+                    continue
+                self.now_ns = self._clock.monotonic_ns()
+                if self.now_ns >= ends_ns or taken >= turns:
+                    return
+        except BaseException:  # the turn was left by KeyboardInterrupt or SystemExit
+            if cell is not None:
+                ready.append(cell)
+            raise
         finally:
             self._draining = False
-            if ready and not self._woken:
-                self._woken = True
-                self._loop.call_soon(self._drain)

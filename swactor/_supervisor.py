@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from swactor._actor import Actor
 from swactor._cell import Cell
 from swactor._errors import RestartBudgetSpentError, SwactorError
-from swactor._life import LifeState
+from swactor._life import DOWN, RUNNING
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Request, Stop
 from swactor._moments import ActorRestarted
@@ -144,14 +144,9 @@ class Supervisor(Actor[SupervisorMessage]):
 
     def _start_child(self, spec: ChildSpec) -> ActorRef[Any]:
         parent = self._ctx._cell
-        cell = parent.system.new_cell(
-            parent,
-            spec.factory(),
-            name=spec.id,
-            policy=spec.mailbox,
-            supervised=True,
-            grace_s=spec.shutdown_grace_s,
-        )
+        cell = parent.system.new_cell(parent, spec.factory(), name=spec.id, policy=spec.mailbox)
+        cell.supervised = True
+        cell.grace_s = spec.shutdown_grace_s
         self._children[spec.id] = _Child(spec, cell)
         cell.start()
         return cell.ref
@@ -185,17 +180,17 @@ class Supervisor(Actor[SupervisorMessage]):
         if not wants_restart(child.spec.restart, reason):
             self._let_go(child_id)
             return
-        attempt = self._history.admit(self._ctx.clock.monotonic_ns())
+        attempt = self._history.admit(self._ctx.clock.monotonic_ns(), reason.error)
         if attempt is None:
             budget = self._history.budget
             error = RestartBudgetSpentError(child_id, budget.restarts_max, budget.period_s)
-            error.__cause__ = reason.error
+            error.__cause__ = self._history.story(reason.error)
             self._ctx._cell._fail(error)
             return
         ids = affected(self._strategy, tuple(self._children), child_id)
-        draw = self._ctx.random.below(1 << 32) / (1 << 32)
+        draw = self._ctx.random.below(1 << 32) / (1 << 32) if self._backoff.jitters else 0.0
         plan = _Plan(restart=ids, delay_s=self._backoff.delay_s(attempt, draw))
-        plan.to_stop = [i for i in ids if self._children[i].cell.state is not LifeState.DOWN]
+        plan.to_stop = [i for i in ids if self._children[i].cell.state is not DOWN]
         self._plan = plan
         self._go_on_stopping(plan)
 
@@ -203,8 +198,10 @@ class Supervisor(Actor[SupervisorMessage]):
         if plan.to_stop:
             child = self._children[plan.to_stop[-1]]
             child.cell.signal(Stop(ExitReason(ExitKind.STOPPED), child.spec.shutdown_grace_s))
-        else:
+        elif plan.delay_s > 0:
             self._ctx.send_after(plan.delay_s, _Restart(plan.restart))
+        else:
+            self._start_again(plan.restart)
 
     def _start_again(self, ids: tuple[str, ...]) -> None:
         plan, self._plan = self._plan, None
@@ -219,14 +216,15 @@ class Supervisor(Actor[SupervisorMessage]):
             cell = child.cell
             self._ctx.emit(
                 ActorRestarted(
-                    actor=cell.actor_id.path,
-                    actor_type=cell.type_name,
+                    actor=cell.path,
+                    actor_type=cell.kind.name,
                     restarts=cell.restarts + 1,
                     delay_ms=delay_ms,
                 )
             )
-            cell.restart(child.spec.factory())
+            actor = child.spec.factory()
+            cell.restart(actor, cell.system.kind_of(actor))
         waiting, self._waiting = self._waiting, []
         for child_id, reason in waiting:
-            if child_id in self._children and self._ctx._cell.state is LifeState.RUNNING:
+            if child_id in self._children and self._ctx._cell.state is RUNNING:
                 self._child_down(self._children[child_id].cell, reason)

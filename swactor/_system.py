@@ -7,17 +7,18 @@ Not here: what happens inside an actor's life (`_cell`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
-from swactor._actor import Actor
+from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
-from swactor._errors import SystemStoppingError
-from swactor._ids import ActorId
-from swactor._life import STOPPED, LifeState
+from swactor._errors import MailboxFullError, SystemStoppingError
+from swactor._life import ENDED, RUNNING, STARTING, STOPPED
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitReason, Stop
@@ -25,13 +26,16 @@ from swactor._moments import DeadLetters
 from swactor._names import Names
 from swactor._ports import SystemClock, SystemRandom
 from swactor._ref import LocalRef
+from swactor._reply import Deadlines
 from swactor._runqueue import RunQueue
-from swactor._statistics import ActorStatistics, SystemStatistics
+from swactor._statistics import Readings, SystemStatistics
+from swactor._watchdog import BlockReport
 
 if TYPE_CHECKING:
     from swactor._events import Event
+    from swactor._ids import ActorId
     from swactor._ref import ActorRef
-    from swactor.abc import Clock, Loop, Observer, Random
+    from swactor.abc import Clock, Loop, Observer, Random, Waiter, Watchdog
 
 N = TypeVar("N")
 log = logging.getLogger("swactor")
@@ -41,11 +45,20 @@ class _Root(Actor[object]):
     """The parent of everything that `ActorSystem.spawn` starts; its children's failures stay theirs."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShutdownReport:
+    """How a shutdown went."""
+
+    stuck: tuple[ActorId, ...]
+    """Who ignored both the stop and the cancellation, and was left behind."""
+
+
 class ActorSystem:
     """Actors of one process, on one event loop. Use it as an async context manager.
 
     Leaving the context stops all actors, newest first, each within its grace. Ports that are not given are
-    the machine's own; a simulator gives its own and runs the same actors.
+    the machine's own; a simulator gives its own and runs the same actors. ``loop`` says how to get at the
+    event loop that is running; by default asyncio's or trio's. A ``watchdog`` names what holds the loop.
     """
 
     def __init__(
@@ -53,6 +66,8 @@ class ActorSystem:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        loop: Callable[[], Loop] | None = None,
+        watchdog: Watchdog | None = None,
         name: str = "system",
         grace_s: float = 5.0,
     ) -> None:
@@ -60,19 +75,31 @@ class ActorSystem:
         self.random: Random = random or SystemRandom()
         self.name = name
         self.names = Names()
+        self._find_loop = loop or running_loop
+        self._watchdog = watchdog
         self._grace_s = grace_s
-        self._observers: list[Observer] = []
+        self.observers: tuple[Observer, ...] = ()
+        """Who hears of moments."""
+        self._kinds: dict[type[Actor[Any]], ActorKind] = {}
         self._serial = 0
         self._dead_letters = 0
+        self._stuck: list[ActorId] = []
+        self._readings = Readings()
         self._root: Cell | None = None
         self.loop: Loop
         self.run_queue: RunQueue
+        self.deadlines: Deadlines
 
     async def __aenter__(self) -> Self:
-        self.loop = running_loop()
+        self.loop = self._find_loop()
         self.run_queue = RunQueue(self.loop, self.clock)
-        self._root = Cell(self, _Root(), ActorId("", 0), parent=None, policy=DEFAULT_POLICY)
+        self.deadlines = Deadlines(self.loop)
+        root = _Root()
+        self._root = Cell(self, root, self.kind_of(root), None, 0, DEFAULT_POLICY)
         self._root.start()
+        if self._watchdog is not None:
+            report = BlockReport(self.emit)
+            self._watchdog.start(self.loop, self.clock, found=report.found, over=report.over)
         return self
 
     async def __aexit__(
@@ -101,9 +128,10 @@ class ActorSystem:
             self.names.require_free(name)
         ref: ActorRef[N] = self.spawn_child(root, actor, name=name, mailbox=mailbox)
         cell = self._cell_of(ref)
-        if name is not None and cell.state is not LifeState.ENDED:
+        if name is not None and cell.state is not ENDED:
             self.names.register(name, ref)
-        await cell.wait_started()
+        if cell.state is not RUNNING:
+            await cell.wait_started()
         return ref
 
     def spawn_child(
@@ -127,28 +155,26 @@ class ActorSystem:
         *,
         name: str | None,
         policy: MailboxPolicy,
-        supervised: bool = False,
-        grace_s: float | None = None,
     ) -> Cell:
         """Return a cell that hangs below ``parent`` and is not started yet."""
         self._running_root()
-        if parent.state not in {LifeState.STARTING, LifeState.RUNNING}:
+        if parent.state is not RUNNING and parent.state is not STARTING:
             raise SystemStoppingError(f"{parent.actor_id} is stopping, it has no new children")
-        self._serial += 1
-        part = name or f"{type(actor).__name__}-{self._serial}"
-        cell = Cell(
-            self,
-            actor,
-            ActorId(f"{parent.actor_id.path}/{part}", self._serial),
-            parent=parent,
-            policy=policy,
-            supervised=supervised,
-            grace_s=grace_s,
-        )
+        self._serial = serial = self._serial + 1
+        cell = Cell(self, actor, self.kind_of(actor), parent, serial, policy)
+        cell.name = name
         if parent.children is None:
             parent.children = {}
-        parent.children[self._serial] = cell
+        parent.children[serial] = cell
         return cell
+
+    def kind_of(self, actor: Actor[Any]) -> ActorKind:
+        """Return what is known of the class of ``actor``."""
+        actor_type = type(actor)
+        kind = self._kinds.get(actor_type)
+        if kind is None:
+            kind = self._kinds[actor_type] = ActorKind.of(actor_type)
+        return kind
 
     def register(self, name: str, ref: ActorRef[Any]) -> None:
         """Give a living local actor one more name.
@@ -173,8 +199,8 @@ class ActorSystem:
         if drain:
             cell.drain(grace_s)
         else:
-            cell.signal(Stop(STOPPED, grace_s, for_good=True))
-        return await cell.wait_ended()
+            cell.stop(grace_s)
+        return cell.reason if cell.state is ENDED else await cell.wait_ended()
 
     async def wait_stopped(self, ref: ActorRef[Any]) -> ExitReason:
         """Wait until a local actor has ended for good; return why."""
@@ -187,7 +213,7 @@ class ActorSystem:
 
     def _running_root(self) -> Cell:
         root = self._root
-        if root is None or root.state is not LifeState.RUNNING:
+        if root is None or root.state is not RUNNING:
             raise SystemStoppingError(f"{self.name} is not running")
         return root
 
@@ -195,69 +221,81 @@ class ActorSystem:
 
     def attach(self, observer: Observer) -> None:
         """Report moments to ``observer`` from now on."""
-        self._observers.append(observer)
+        self.observers = (*self.observers, observer)
 
     def detach(self, observer: Observer) -> None:
         """Stop reporting to ``observer``; does nothing when it is not attached."""
-        if observer in self._observers:
-            self._observers.remove(observer)
+        self.observers = tuple(other for other in self.observers if other is not observer)
 
     def emit(self, event: Event) -> None:
         """Report ``event`` to every observer. One that raises is reported once and detached."""
-        for observer in self._observers[:]:
+        for observer in self.observers:
             try:
                 observer.observe(event)
             except Exception:
                 log.exception("observer %r raised on %s and is detached", observer, type(event).__name__)
                 self.detach(observer)
 
-    def dead_letter(self, actor: ActorId, message: object) -> None:
+    def members(self, group: str) -> tuple[ActorRef[Any], ...]:
+        """Return the living members of ``group``, in the order in which they joined."""
+        return self.names.members(group)
+
+    def publish(self, group: str, message: object) -> int:
+        """Tell every member of ``group`` and return how many took it.
+
+        What a full mailbox refuses is a dead letter: one slow member costs the others nothing.
+        """
+        taken = 0
+        for member in self.names.members(group):
+            try:
+                member.tell(message)
+            except MailboxFullError:
+                self.dead_letter(self._cell_of(member), message)
+            else:
+                taken += 1
+        return taken
+
+    def dead_letter(self, cell: Cell, message: object) -> None:
         """Count a message that nobody will handle."""
         self._dead_letters += 1
         total = self._dead_letters
         if total & (total - 1) == 0:  # 1, 2, 4, 8 ...: the first is told at once, a flood is told in a few
             kind = type(message).__name__
-            log.warning("dead letter %s to %s (%d so far)", kind, actor, total)
-            self.emit(DeadLetters(actor=actor.path, message_type=kind, total=total))
+            log.warning("dead letter %s to %s (%d so far)", kind, cell.actor_id, total)
+            self.emit(DeadLetters(actor=cell.path, message_type=kind, total=total))
+
+    def note_stuck(self, actor: ActorId) -> None:
+        """An actor was left behind."""
+        self._stuck.append(actor)
 
     def statistics(self) -> SystemStatistics:
         """Return the current values of all actors, parents before children."""
-        root = self._root
-        cells = [] if root is None else _walk(root)
+        if self._root is None:
+            return SystemStatistics(actors=(), ready=0, lag_s=0.0, dead_letters=0)
         return SystemStatistics(
-            actors=tuple(
-                ActorStatistics(
-                    path=cell.actor_id.path,
-                    serial=cell.actor_id.serial,
-                    actor_type=cell.type_name,
-                    state=cell.state.value,
-                    depth=len(cell.mailbox),
-                    handled=cell.handled,
-                    dropped=cell.mailbox.dropped,
-                    restarts=cell.restarts,
-                    handling=cell.current,
-                )
-                for cell in cells
-                if cell.parent is not None
-            ),
-            ready=len(self.run_queue) if root is not None else 0,
+            actors=self._readings.take(self._root, self.clock.monotonic_ns()),
+            ready=len(self.run_queue.ready),
+            lag_s=self.run_queue.lag_ns / 1e9,
             dead_letters=self._dead_letters,
         )
 
-    async def shutdown(self) -> None:
+    async def pause(self) -> None:
+        """Let the event loop turn once."""
+        waiter: Waiter[None] = self.loop.waiter()
+        self.loop.call_soon(partial(waiter.set, None))
+        await waiter.wait()
+
+    async def shutdown(self) -> ShutdownReport:
         """Stop all actors, newest first, and wait. Nothing can be spawned from now on. Idempotent.
 
         Cannot be cancelled: each actor has its grace, and one that ignores even its cancellation is left
-        behind and reported as `ActorStuck`.
+        behind, reported as `ActorStuck`, and named in what is returned.
         """
-        if self._root is None:
-            return
-        with anyio.CancelScope(shield=True):
-            self._root.signal(Stop(STOPPED, self._grace_s))
-            await self._root.wait_ended()
-
-
-def _walk(cell: Cell) -> Iterator[Cell]:
-    yield cell
-    for child in (cell.children or {}).values():
-        yield from _walk(child)
+        if self._root is not None:
+            with anyio.CancelScope(shield=True):
+                self._root.signal(Stop(STOPPED, self._grace_s))
+                await self._root.wait_ended()
+            self.deadlines.close()
+            if self._watchdog is not None:
+                self._watchdog.stop()
+        return ShutdownReport(tuple(self._stuck))

@@ -5,7 +5,8 @@ hand different implementations to the same code. Seams of one layer only (transp
 are declared in that layer.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from types import FrameType
 from typing import Protocol, TypeVar
 
 from swactor._events import Event
@@ -73,6 +74,18 @@ class Waiter(Protocol[T]):
         ...
 
 
+class Parker(Protocol):
+    """Where one coroutine waits again and again until somebody has it go on."""
+
+    def park(self) -> Awaitable[None]:
+        """Return what to await, at once: it ends with the next `unpark`."""
+        ...
+
+    def unpark(self) -> None:
+        """Have the coroutine that is parked go on; does nothing when none is."""
+        ...
+
+
 class Scheduler(Protocol):
     """What runs callbacks: on the next turn, or later. The part of a `Loop` that most ports need.
 
@@ -90,7 +103,22 @@ class Scheduler(Protocol):
 
 
 class Loop(Scheduler, Protocol):
-    """The event loop as actors see it: callbacks, tasks, descriptors. One implementation a backend."""
+    """The event loop as actors see it: callbacks, tasks, descriptors. One implementation a backend.
+
+    Callbacks and tasks see the context variables of where the `Loop` was made, not those of who started them.
+    """
+
+    def time_s(self) -> float:
+        """Seconds of the time that ``call_later`` goes by, since an arbitrary start."""
+        ...
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the loop soon; the only method that another thread may call.
+
+        Raises:
+            RuntimeError: the loop has ended.
+        """
+        ...
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it."""
@@ -106,6 +134,29 @@ class Loop(Scheduler, Protocol):
 
     def waiter(self) -> Waiter[T]:
         """Return a fresh `Waiter`."""
+        ...
+
+    def parker(self) -> Parker:
+        """Return a fresh `Parker`."""
+        ...
+
+
+class Watchdog(Protocol):
+    """Notices what holds the event loop too long. Production has a thread for it; a simulation needs none."""
+
+    def start(
+        self, loop: Loop, clock: Clock, *, found: Callable[[FrameType], None], over: Callable[[float], None]
+    ) -> None:
+        """Watch ``loop``, on whose thread this is called, until stopped.
+
+        Each time the loop is held longer than the watchdog's bound, ``found(frame)`` is called while it is,
+        from whatever thread the watchdog has, with the frame that the loop's thread is in; then, once that
+        is over, ``over(held_s)`` on the loop's own thread.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Stop watching."""
         ...
 
 

@@ -155,7 +155,8 @@ async def test_fc_076_a_spent_budget_fails_the_supervisor_and_each_restart_is_an
         reason = await system.wait_stopped(supervisor)
     assert reason.kind is ExitKind.FAILED
     assert isinstance(reason.error, RestartBudgetSpentError)
-    assert isinstance(reason.error.__cause__, RuntimeError)
+    assert isinstance(reason.error.__cause__, ExceptionGroup)
+    assert len(reason.error.__cause__.exceptions) == 5
     assert restarts.delays == [1, 2, 4, 4]
 
 

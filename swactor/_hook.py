@@ -1,0 +1,66 @@
+"""One run of ``on_start`` or ``on_stop``: inline, or in a task when it has to wait.
+
+Owns: telling the two apart, and that the result arrives once, as a signal of the actor's system lane.
+Not here: when a hook runs and what follows from it (`_life`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from swactor._errors import ActorDeadError
+from swactor._messages import HookDone
+from swactor._ref import running_cell
+
+if TYPE_CHECKING:
+    from swactor._cell import Cell
+    from swactor.abc import Cancellable
+
+Then: TypeAlias = Callable[[BaseException | None], None]
+
+
+class Hook:
+    """A hook that is waiting for something. Given up, it has no say any more."""
+
+    __slots__ = ("_cell", "_then", "task")
+
+    def __init__(self, cell: Cell, pending: Awaitable[None], then: Then) -> None:
+        self._cell = cell
+        self._then: Then | None = then
+        self.task: Cancellable = cell.system.loop.start_task(self._run(pending), name=f"{cell.path} hook")
+
+    async def _run(self, pending: Awaitable[None]) -> None:
+        running_cell.set(self._cell)
+        error: BaseException | None = ActorDeadError(self._cell.actor_id, "cancelled in on_start or on_stop")
+        try:
+            await pending
+            error = None
+        except Exception as raised:  # noqa: BLE001 - a failing hook ends its actor, not the system
+            error = raised
+        finally:
+            if self._then is not None:
+                self._cell.signal(HookDone(error))
+
+    def done(self, error: BaseException | None) -> None:
+        """Go on with what was to follow."""
+        then, self._then = self._then, None
+        if then is not None:
+            then(error)
+
+    def give_up(self) -> None:
+        """It ignores its cancellation: go on without it."""
+        self._then = None
+
+
+def run_hook(cell: Cell, call: Callable[[], Awaitable[None] | None], then: Then) -> Hook | None:
+    """Call a hook and go on with ``then``; return the `Hook` when that is not done yet."""
+    try:
+        pending = call()
+    except Exception as error:  # noqa: BLE001 - a failing hook ends its actor, not the system
+        then(error)
+        return None
+    if pending is None:
+        then(None)
+        return None
+    return Hook(cell, pending, then)

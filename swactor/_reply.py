@@ -1,0 +1,148 @@
+"""The answer to one ask: who sets it, who waits for it, how long.
+
+Owns: `Reply`, its envelope in a mailbox (`Ask`), and the deadlines of those that wait.
+Not here: sending the question (`_ref`), calling the handler (`_cell`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from swactor._errors import AskTimeoutError
+
+if TYPE_CHECKING:
+    from swactor._ref import ActorRef
+    from swactor.abc import Cancellable, Loop, Waiter
+
+R = TypeVar("R")
+
+SWEEP_MIN = 64
+"""Settled replies that may lie among those with a deadline before they are swept out."""
+
+
+class Reply(Generic[R]):
+    """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
+
+    __slots__ = ("_error", "_held_in", "_value", "_waiter", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._error: BaseException | None = None
+        self._waiter: Waiter[R] | None = None
+        self._held_in: dict[Reply[Any], None] | None = None
+
+    def send(self, value: R) -> None:
+        """Answer with ``value``; does nothing when already answered or no longer waited for."""
+        if not self.done:
+            self._value = value
+            self.close()
+            if self._waiter is not None:
+                self._waiter.set(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error that the asker sees raised."""
+        if not self.done:
+            self._error = error
+            self.close()
+            if self._waiter is not None:
+                self._waiter.fail(error)
+
+    def close(self) -> None:
+        """It is settled: what is set from now on is dropped."""
+        self.done = True
+        if self._held_in is not None:
+            self._held_in.pop(self, None)
+
+    def defer(self, held_in: dict[Reply[Any], None]) -> None:
+        """Stand in ``held_in`` until it is settled."""
+        self._held_in = held_in
+        held_in[self] = None
+
+    @property
+    def deferred(self) -> bool:
+        """Whether somebody took it over, so that the handler's return is not the answer."""
+        return self._held_in is not None
+
+    def result(self) -> R:
+        """Return or raise what was set; only when ``done``."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def attach(self, waiter: Waiter[R]) -> None:
+        """Pass what is set from now on to ``waiter``."""
+        self._waiter = waiter
+
+
+class Ask(Reply[R]):
+    """A user message together with the reply that somebody waits for."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+        self.done = False
+        self._error = self._waiter = self._held_in = None
+
+
+class _Row:
+    """The asks that wait equally long: they fall due in the order in which they came."""
+
+    __slots__ = ("asks", "sweep_at", "timer")
+
+    def __init__(self) -> None:
+        self.asks: deque[tuple[float, Ask[Any], ActorRef[Any]]] = deque()
+        self.sweep_at = SWEEP_MIN
+        self.timer: Cancellable | None = None
+
+    def add(self, due_s: float, ask: Ask[Any], asked: ActorRef[Any]) -> None:
+        asks = self.asks
+        asks.append((due_s, ask, asked))
+        if len(asks) > self.sweep_at:  # one that waits long must not keep all that came after it
+            self.asks = deque(entry for entry in asks if not entry[1].done)
+            self.sweep_at = 2 * len(self.asks) + SWEEP_MIN
+
+
+class Deadlines:
+    """Fails asks whose time is up, with one timer of the loop for all that wait equally long.
+
+    Nearly every ask is answered long before its deadline; a timer for each would cost more than the ask.
+    """
+
+    __slots__ = ("_loop", "_rows")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._rows: dict[float, _Row] = {}
+
+    def watch(self, ask: Ask[Any], asked: ActorRef[Any], timeout_s: float) -> None:
+        """Fail ``ask`` with `AskTimeoutError` in ``timeout_s`` seconds, unless it is settled by then."""
+        row = self._rows.get(timeout_s)
+        if row is None:
+            row = self._rows[timeout_s] = _Row()
+        while row.asks and row.asks[0][1].done:
+            row.asks.popleft()
+        row.add(self._loop.time_s() + timeout_s, ask, asked)
+        if row.timer is None:
+            row.timer = self._loop.call_later(timeout_s, partial(self._look, row, timeout_s))
+
+    def _look(self, row: _Row, timeout_s: float) -> None:
+        """Fail what is due; come back for the next one that is not settled, if there is any."""
+        now_s = self._loop.time_s()
+        while row.asks:
+            due_s, ask, asked = row.asks[0]
+            if not ask.done and due_s > now_s:
+                row.timer = self._loop.call_later(due_s - now_s, partial(self._look, row, timeout_s))
+                return
+            row.asks.popleft()
+            ask.fail(AskTimeoutError(asked.actor_id, type(ask.message).__name__, timeout_s))
+        del self._rows[timeout_s]
+
+    def close(self) -> None:
+        """Call the timers off: nobody waits any more."""
+        for row in self._rows.values():
+            if row.timer is not None:
+                row.timer.cancel()
+        self._rows.clear()
