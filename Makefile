@@ -4,6 +4,7 @@
 #   make demo                          run a three-stage pipeline on this machine, end with its bundle
 #   make demo PROMPT="What is a relay?"
 #   make test                          format, lint, types, layers, tests
+#   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -34,6 +35,11 @@ $(VENV)/installed-dev: pyproject.toml | $(BIN)/python
 	@echo "== installing swactor with its development tools (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
 	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-bench: pyproject.toml | $(BIN)/python
+	@echo "== installing swactor and the libraries it is compared with (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 # -- the main job ----------------------------------------------------------------------------------------------
 
@@ -68,8 +74,8 @@ tests: $(VENV)/installed-dev
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-bench: $(VENV)/installed-dev
-	@$(BIN)/python benches/runtime.py
+bench: $(VENV)/installed-bench
+	@$(BIN)/python benches/runtime.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
