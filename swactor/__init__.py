@@ -20,6 +20,7 @@ from swactor._errors import (
 )
 from swactor._events import Event
 from swactor._ids import ActorId, NodeId, parse_node_id
+from swactor._loop import running_loop
 from swactor._mailbox import MailboxPolicy, Overflow
 from swactor._messages import Down, ExitKind, ExitReason, Request
 from swactor._moments import (
@@ -97,4 +98,5 @@ __all__ = [
     "SystemStoppingError",
     "ThreadWatchdog",
     "parse_node_id",
+    "running_loop",
 ]
