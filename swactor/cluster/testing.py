@@ -27,6 +27,7 @@ from swactor.cluster.transport import (
     PeerAddress,
     Transport,
 )
+from swactor.testing import Conditions
 
 STEP_TIMEOUT_S = 10.0
 """How long a check waits for one thing to happen, in the loop's time."""
@@ -87,8 +88,12 @@ class Recording:
         self._conditions.changed()
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until ``condition`` holds."""
-        await self._conditions.until(condition, what)
+        """Wait until ``condition`` holds.
+
+        Raises:
+            TransportCheckError: it does not within `STEP_TIMEOUT_S`.
+        """
+        await _until(self._conditions, condition, what)
 
     async def write(self, data: bytes) -> None:
         """Write and wait for ``written``."""
@@ -107,39 +112,6 @@ class Recording:
     def _note(self) -> None:
         self.called_inside = self.called_inside or self._in_call
         self.calls_after_loss += bool(self.losses)
-
-
-class Conditions:
-    """Waits for things that callbacks bring about."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._waiting: list[tuple[Callable[[], bool], Waiter[None]]] = []
-
-    def changed(self) -> None:
-        """Look again at what is waited for."""
-        for condition, waiter in self._waiting:
-            if condition():
-                waiter.set(None)
-
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until ``condition`` holds.
-
-        Raises:
-            TransportCheckError: it does not within `STEP_TIMEOUT_S`.
-        """
-        if condition():
-            return
-        waiter: Waiter[None] = self._loop.waiter()
-        entry = (condition, waiter)
-        self._waiting.append(entry)
-        late = TransportCheckError(f"waited {STEP_TIMEOUT_S:g} s in vain for {what}")
-        timer = self._loop.call_later(STEP_TIMEOUT_S, lambda: waiter.fail(late))
-        try:
-            await waiter.wait()
-        finally:
-            timer.cancel()
-            self._waiting.remove(entry)
 
 
 class Started:
@@ -166,7 +138,7 @@ class Started:
 
         dialler.dial(address, on_done)
         _require(not results, "on_done comes later, not from inside dial()")
-        await self.conditions.until(lambda: bool(results), "the dial to end")
+        await _until(self.conditions, lambda: bool(results), "the dial to end")
         _require(len(results) == 1, "on_done comes once")
         return results[0]
 
@@ -178,7 +150,7 @@ class Started:
             raise TransportCheckError(f"the dial failed: {result.outcome} {result.text}")
         here = Recording(self.pair.loop, result)
         await here.write(b"!")  # some transports show a connection only with its first byte
-        await self.conditions.until(lambda: len(self.inbound) > known, "the inbound connection")
+        await _until(self.conditions, lambda: len(self.inbound) > known, "the inbound connection")
         there = self.inbound[-1][1]
         await there.until(lambda: bytes(there.received_bytes) == b"!", "the first byte")
         there.received_bytes.clear()
@@ -300,7 +272,7 @@ async def bytes_before_start_are_kept(make_pair: MakePair) -> None:
             raise TransportCheckError(f"the dial failed: {result.text}")
         here = Recording(pair.loop, result)
         await here.write(b"early")
-        await conditions.until(lambda: bool(accepted), "the inbound connection")
+        await _until(conditions, lambda: bool(accepted), "the inbound connection")
         await _quiet(pair.loop)
         there = Recording(pair.loop, accepted[0])
         await there.until(lambda: bytes(there.received_bytes) == b"early", "the early bytes")
@@ -316,6 +288,11 @@ TRANSPORT_CHECKS: tuple[Check, ...] = (
     a_cancelled_dial_reports_nothing,
     bytes_before_start_are_kept,
 )
+
+
+async def _until(conditions: Conditions, condition: Callable[[], bool], what: str) -> None:
+    if not await conditions.wait(condition, timeout_s=STEP_TIMEOUT_S):
+        raise TransportCheckError(f"waited {STEP_TIMEOUT_S:g} s in vain for {what}")
 
 
 async def _quiet(loop: Loop) -> None:

@@ -5,13 +5,14 @@ Owns: virtual time of one test, shared by all systems that are given the same cl
 Not here: `anyio.sleep`, deadlines of anyio, threads and I/O; they stay on real time.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
 import anyio
 
 from swactor import running_loop
 from swactor.abc import Cancellable, Loop, Waiter
+from swactor.testing._errors import ExpectationError, UnfinishedError
 from swactor.testing._idle import SETTLE_LIMIT_S, wait_until_idle
 from swactor.testing._timetable import Timer, Timetable
 
@@ -91,6 +92,54 @@ class ManualClock:
                     timer.fire()
                 await self._rest()
             self._now_ns = end_ns
+
+    async def advance_until(self, condition: Callable[[], bool], *, timeout_s: float) -> bool:
+        """Move from timer to timer until ``condition`` holds; return whether it did within ``timeout_s``.
+
+        If it did not, exactly these seconds have passed. A ``timeout_s`` of 0 lets the loop settle only.
+
+        Raises:
+            NotSettledError: something keeps itself busy.
+        """
+        end_ns = self._now_ns + nanoseconds(timeout_s)
+        await self.settle()
+        while not condition():
+            left_s = max(0, end_ns - self._now_ns) / NS_PER_S
+            due_s = self.next_due_s
+            if due_s is None or due_s > left_s:
+                await self.advance(left_s)
+                return condition()
+            await self.advance(due_s)
+        return True
+
+    async def run(self, awaitable: Awaitable[T], *, timeout_s: float = 3600.0) -> T:
+        """Await something that needs time to pass, such as an ask or a shutdown, and let it pass.
+
+        Raises:
+            UnfinishedError: it was not done after ``timeout_s`` seconds of this clock, and was cancelled.
+            NotSettledError: something keeps itself busy.
+        """
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def pass_time() -> None:
+            try:
+                if not await self.advance_until(lambda: bool(results or errors), timeout_s=timeout_s):
+                    raise UnfinishedError(timeout_s)
+            except ExpectationError as error:
+                errors.append(error)
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pass_time)
+            try:
+                results.append(await awaitable)
+            except Exception as error:  # noqa: BLE001 - raised below, without the group around it
+                errors.append(error)
+            group.cancel_scope.cancel()
+        if errors:
+            raise errors[0]
+        return results[0]
 
     async def _rest(self) -> None:
         await wait_until_idle(self._count, limit_s=self._settle_limit_s)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import anyio
 import anyio.lowlevel
 
-from swactor.testing._clock import NS_PER_S, ManualClock
+from swactor.testing._clock import ManualClock
 from swactor.testing._errors import ConditionError
 
 TURNS_A_POLL = 50
@@ -30,22 +30,12 @@ async def until(
             then stands at the end of them.
         NotSettledError: the loop keeps itself busy, so ``clock`` could not move.
     """
-    if not await (_turn(condition, timeout_s) if clock is None else pass_time(condition, clock, timeout_s)):
+    if clock is None:
+        holds = await _turn(condition, timeout_s)
+    else:
+        holds = await clock.advance_until(condition, timeout_s=timeout_s)
+    if not holds:
         raise ConditionError(condition, timeout_s)
-
-
-async def pass_time(condition: Callable[[], bool], clock: ManualClock, timeout_s: float) -> bool:
-    """Move ``clock`` from timer to timer until ``condition`` holds; return False if it did not in time."""
-    ends_ns = clock.monotonic_ns() + round(timeout_s * NS_PER_S)
-    await clock.settle()
-    while not condition():
-        left_s = (ends_ns - clock.monotonic_ns()) / NS_PER_S
-        due_s = clock.next_due_s
-        if due_s is None or due_s > left_s:
-            await clock.advance(max(0.0, left_s))
-            return condition()
-        await clock.advance(due_s)
-    return True
 
 
 async def _turn(condition: Callable[[], bool], timeout_s: float) -> bool:

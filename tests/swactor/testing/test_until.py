@@ -1,7 +1,5 @@
 """One test on real loops, in simulated and in manual time: `until` lets pass whatever time there is."""
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -9,19 +7,7 @@ from sim.loop import VirtualLoop
 from swactor import Actor, ActorSystem, Context
 from swactor.testing import ConditionError, ManualClock, until
 
-
-@pytest.fixture
-def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    return every_backend
-
-
-@pytest.fixture(params=[False, True], ids=["loop's time", "manual time"])
-def clock(request: pytest.FixtureRequest) -> ManualClock | None:
-    return ManualClock() if request.param else None
-
-
-def system_on(clock: ManualClock | None) -> ActorSystem:
-    return ActorSystem() if clock is None else ActorSystem(clock=clock, loop=clock.loop)
+from .conftest import system_on
 
 
 class Countdown(Actor[int]):
@@ -37,19 +23,19 @@ class Countdown(Actor[int]):
         return None
 
 
-async def test_it_returns_once_the_condition_holds(clock: ManualClock | None) -> None:
+async def test_it_returns_once_the_condition_holds(any_clock: ManualClock | None) -> None:
     countdown = Countdown()
-    async with system_on(clock) as system:
+    async with system_on(any_clock) as system:
         (await system.spawn(countdown)).tell(3)
-        await until(lambda: 0 in countdown.reached, clock)
+        await until(lambda: 0 in countdown.reached, any_clock)
     assert countdown.reached == [3, 2, 1, 0]
 
 
-async def test_it_says_where_the_condition_stands_that_did_not_hold(clock: ManualClock | None) -> None:
+async def test_it_says_where_the_condition_stands_that_did_not_hold(any_clock: ManualClock | None) -> None:
     with pytest.raises(
         ConditionError, match=r"the condition \(test_until.py:\d+\) did not hold within 0.02 s"
     ):
-        await until(lambda: False, clock, timeout_s=0.02)
+        await until(lambda: False, any_clock, timeout_s=0.02)
 
 
 async def test_the_clock_stops_where_the_condition_came_true() -> None:
