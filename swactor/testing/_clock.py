@@ -84,14 +84,7 @@ class ManualClock:
         if not seconds >= 0:
             raise ValueError(f"time does not go back, so not by {seconds} s")
         async with self._moving:
-            await self._rest()
-            end_ns = self._now_ns + nanoseconds(seconds)
-            while (due_ns := self._timetable.next_due_ns()) is not None and due_ns <= end_ns:
-                self._now_ns = due_ns
-                while timer := self._timetable.pop_due(due_ns):
-                    timer.fire()
-                await self._rest()
-            self._now_ns = end_ns
+            await self._move_to(self._now_ns + nanoseconds(seconds))
 
     async def advance_until(self, condition: Callable[[], bool], *, timeout_s: float) -> bool:
         """Move from timer to timer until ``condition`` holds; return whether it did within ``timeout_s``.
@@ -104,12 +97,12 @@ class ManualClock:
         end_ns = self._now_ns + nanoseconds(timeout_s)
         await self.settle()
         while not condition():
-            left_s = max(0, end_ns - self._now_ns) / NS_PER_S
-            due_s = self.next_due_s
-            if due_s is None or due_s > left_s:
-                await self.advance(left_s)
+            due_ns = self._timetable.next_due_ns()
+            is_last = due_ns is None or due_ns > end_ns
+            async with self._moving:  # to an instant, not by a time: somebody else may move it meanwhile
+                await self._move_to(end_ns if due_ns is None else min(due_ns, end_ns))
+            if is_last:
                 return condition()
-            await self.advance(due_s)
         return True
 
     async def run(self, awaitable: Awaitable[T], *, timeout_s: float = 3600.0) -> T:
@@ -140,6 +133,15 @@ class ManualClock:
         if errors:
             raise errors[0]
         return results[0]
+
+    async def _move_to(self, end_ns: int) -> None:
+        await self._rest()
+        while (due_ns := self._timetable.next_due_ns()) is not None and due_ns <= end_ns:
+            self._now_ns = due_ns
+            while timer := self._timetable.pop_due(due_ns):
+                timer.fire()
+            await self._rest()
+        self._now_ns = max(self._now_ns, end_ns)
 
     async def _rest(self) -> None:
         await wait_until_idle(self._count, limit_s=self._settle_limit_s)

@@ -113,7 +113,7 @@ async def test_an_error_shows_the_latest_of_many_messages_shortened(system: Acto
 
 async def test_nothing_is_expected_while_time_passes(system: ActorSystem) -> None:
     probe = await Probe.start(system)
-    echo = await system.spawn(Echo(probe, delay_s=0.05))
+    echo = await system.spawn(Echo(probe, delay_s=0.2))
     echo.tell(Ping(1))
     await probe.expect_nothing(for_s=0.01)
     with pytest.raises(

@@ -56,6 +56,22 @@ async def test_the_clock_goes_to_the_deadline_and_no_further() -> None:
         assert clock.monotonic_ns() == 25_000_000
 
 
+async def test_of_two_that_wait_each_stops_at_its_own_instant() -> None:
+    clock, countdown, stops = ManualClock(), Countdown(), list[tuple[int, int]]()
+
+    async def stop_at(number: int) -> None:
+        await until(lambda: number in countdown.reached, clock)
+        stops.append((number, clock.monotonic_ns() // 1_000_000))
+
+    async with system_on(clock) as system:
+        (await system.spawn(countdown)).tell(100)
+        async with anyio.create_task_group() as group:
+            group.start_soon(stop_at, 97)
+            group.start_soon(stop_at, 99)
+            group.start_soon(stop_at, 98)
+    assert stops == [(99, 10), (98, 20), (97, 30)]
+
+
 async def test_what_holds_already_needs_neither_turn_nor_time() -> None:
     clock = ManualClock()
     clock.loop().call_later(1.0, lambda: None)
