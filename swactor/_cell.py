@@ -7,9 +7,8 @@ Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from swactor._actor import ActorKind
 from swactor._errors import ActorDeadError
 from swactor._life import ENDED, RUNNING, STARTING, STOPPED, STOPPING, Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
     from swactor._system import ActorSystem
     from swactor.abc import Parker
 
+NOTHING: Final = object()
+"""What is left of an envelope that needs no handling."""
+
 
 class Cell(Life):
     """The runtime's side of one actor."""
@@ -50,24 +52,16 @@ class Cell(Life):
         "asking",
         "current",
         "handled",
-        "mailbox",
         "policy",
         "reply",
     )
 
     def __init__(
-        self,
-        system: ActorSystem,
-        actor: Actor[Any],
-        kind: ActorKind,
-        parent: Cell | None,
-        serial: int,
-        policy: MailboxPolicy,
+        self, system: ActorSystem, actor: Actor[Any], parent: Cell | None, serial: int, policy: MailboxPolicy
     ) -> None:
-        super().__init__(system, actor, kind, parent, serial)
+        super().__init__(system, actor, parent, serial)
         self.ref = LocalRef(self, policy.capacity)
         self.policy = policy
-        self.mailbox: Mailbox | None = None
         self.handled = 0
         self.asking: tuple[Cell, ...] = ()
         """The actors whose replies this one waits for."""
@@ -81,10 +75,10 @@ class Cell(Life):
         self._queued = False
         self._parker: Parker | None = None
 
-    def restart(self, actor: Actor[Any], kind: ActorKind) -> None:
+    def restart(self, actor: Actor[Any]) -> None:
         """Start again with a fresh instance, under the same address and with the same mailbox."""
         self.actor = actor
-        self.kind = kind
+        self.kind = self.system.kind_of(actor)
         self.state = STARTING
         self._reason = None
         self.restarts += 1
@@ -183,7 +177,9 @@ class Cell(Life):
         mailbox.woken_at = self.handled
         mailbox.since_ns = self.system.clock.monotonic_ns()
         self._parker = self.system.loop.parker()
-        self._serve_task = self.system.loop.start_task(self._serve(self._parker), name=self.path)
+        self._serve_task = self.system.loop.start_task(
+            self._serve(self._parker), name=self.name or self.kind.name
+        )
 
     def _enqueue(self) -> None:
         if not self._queued:
@@ -214,7 +210,9 @@ class Cell(Life):
                     left -= 1
                     if type(message) not in KEPT:
                         handle(context, message)
-                    elif not self._open(message):
+                    elif (body := self._opened(message)) is not NOTHING:
+                        self._answer(message, handle(context, body))
+                    elif self._is_interrupted():
                         left += 1
                         break
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
@@ -242,34 +240,6 @@ class Cell(Life):
                     self._fail(error)
         if self._downs and not self.kind.waits:
             self._handle_downs()
-
-    def _open(self, envelope: object) -> bool:
-        """Handle what is no plain message; return whether to go on with the next."""
-        match envelope:
-            case Ask():
-                if not envelope.done:  # else the asker gave up, and needs no work done
-                    self.reply = envelope
-                    self._answer(envelope, self.actor.on_message(self.context, envelope.message))
-            case TimerFired():
-                if self.timers.accept(envelope):
-                    self.actor.on_message(self.context, envelope.message)
-            case _:
-                return self._look_up(envelope)
-        return True
-
-    def _answer(self, ask: Ask[Any], answer: object) -> None:
-        if self.reply is ask:  # else this life was given up while its handler ran
-            self.reply = None
-        if not ask.deferred:
-            ask.send(answer)
-
-    def _look_up(self, envelope: object) -> bool:
-        """Act on what the runtime says to itself; return whether there is nothing but messages to see to."""
-        if isinstance(envelope, Drained):
-            self.begin_stop(STOPPED, envelope.grace_s)
-        if self._signals and self.kind.waits:  # a synchronous actor does so at the start of a turn
-            self._see_to_signals()
-        return not self._signals and not self._downs and self.state is RUNNING
 
     def _handle_downs(self) -> None:
         """Handle what overtakes user messages, until a signal comes or the actor ends."""
@@ -304,7 +274,11 @@ class Cell(Life):
                         self.current = message
                         self.handled = handled
                         await handle(context, message)
-                    elif era != self._era or not await self._open_async(message, handle):
+                    elif (body := self._opened(message)) is not NOTHING:
+                        self.current = body
+                        self.handled = handled
+                        self._answer(message, await handle(context, body))
+                    elif era != self._era or self._is_interrupted():
                         break
                 if era != self._era:
                     return
@@ -321,34 +295,53 @@ class Cell(Life):
                     await parker.park()
         except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
             if era == self._era:
-                self._handler_failed(error, message)
+                era = -1
+                self._serving_ended(error, message)
         finally:
             if era == self._era:  # else it was given up, and another life may be under way
-                self._serve_task = self._parker = self.current = None
-                if self.state is RUNNING:  # cancelled by somebody else
-                    self.begin_stop(ExitReason(ExitKind.KILLED))
-                else:
-                    self._stop_next_child()
+                self._serving_ended()
 
-    async def _open_async(self, envelope: object, handle: Any) -> bool:
-        """Handle what is no plain message, as `_open` does."""
-        match envelope:
-            case Ask():
-                if not envelope.done:
-                    self.reply = envelope
-                    self.current = envelope.message
-                    self.handled += 1
-                    self._answer(envelope, await handle(self.context, envelope.message))
-            case TimerFired():
-                if self.timers.accept(envelope):
-                    self.current = envelope.message
-                    self.handled += 1
-                    await handle(self.context, envelope.message)
-            case _:
-                return self._look_up(envelope)
-        return True
+    def _serving_ended(self, error: Exception | None = None, message: object = None) -> None:
+        """The task is done: its handler failed, the actor is to stop, or somebody cancelled the task."""
+        self._serve_task = self._parker = self.current = None
+        was_running = self.state is RUNNING
+        if error is not None:
+            self._handler_failed(error, message)
+        elif was_running:
+            self.begin_stop(ExitReason(ExitKind.KILLED))
+        if not was_running:
+            self._stop_next_child()
 
     # -- both ---------------------------------------------------------------------------------------------
+
+    def _opened(self, envelope: object) -> object:
+        """Return the message that is to be handled; `NOTHING` when the runtime only spoke to itself."""
+        match envelope:
+            case Ask():
+                if not envelope.done:  # else the asker gave up, and needs no work done
+                    self.reply = envelope
+                    return envelope.message
+            case TimerFired():
+                if self.timers.accept(envelope):
+                    return envelope.message
+            case Drained():
+                self.begin_stop(STOPPED, envelope.grace_s)
+            case Interrupt():
+                if self._signals and self.kind.waits:  # others act on them at the start of their next turn
+                    self._see_to_signals()
+        return NOTHING
+
+    def _is_interrupted(self) -> bool:
+        """Whether there is something to see to before the next message."""
+        return bool(self._signals or self._downs) or self.state is not RUNNING
+
+    def _answer(self, envelope: object, answer: object) -> None:
+        """The handler has returned: that is the reply, if one is waited for and was not deferred."""
+        if type(envelope) is Ask:
+            if self.reply is envelope:  # else this life was given up while its handler ran
+                self.reply = None
+            if not envelope.deferred:
+                envelope.send(answer)
 
     def defer(self, reply: Reply[Any]) -> None:
         """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""
@@ -403,7 +396,6 @@ class Cell(Life):
             self._awake()
 
     def _quit_work(self) -> None:
-        self.ref.lane = None
         if self.mailbox is not None:
             self.mailbox.interrupt()
         if self._parker is not None:

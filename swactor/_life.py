@@ -33,8 +33,9 @@ from swactor._messages import (
 from swactor._moments import ActorFailed, ActorSpawned, ActorStopped, ActorStuck
 
 if TYPE_CHECKING:
-    from swactor._actor import Actor, ActorKind
+    from swactor._actor import Actor
     from swactor._cell import Cell
+    from swactor._mailbox import Mailbox
     from swactor._ref import ActorRef, LocalRef
     from swactor._system import ActorSystem
     from swactor._timers import Timers
@@ -89,6 +90,7 @@ class Life:
         "children",
         "grace_s",
         "kind",
+        "mailbox",
         "name",
         "parent",
         "ref",
@@ -100,12 +102,10 @@ class Life:
         "system",
     )
 
-    def __init__(
-        self, system: ActorSystem, actor: Actor[Any], kind: ActorKind, parent: Cell | None, serial: int
-    ) -> None:
+    def __init__(self, system: ActorSystem, actor: Actor[Any], parent: Cell | None, serial: int) -> None:
         self.system = system
         self.actor = actor
-        self.kind = kind
+        self.kind = system.kind_of(actor)
         self.parent = parent
         self.serial = serial
         self.name: str | None = None
@@ -120,6 +120,8 @@ class Life:
         self._era = 0
         """Counts how often a task of this actor was given up; such a task finds itself in another era."""
         self.ref: LocalRef[Any]
+        self.mailbox: Mailbox | None = None
+        """What waits; None when nothing ever came."""
         self.children: dict[int, Cell] | None = None
         self.child_policy: Callable[[Cell, ExitReason], None] | None = None
         self._reason: ExitReason | None = None
@@ -243,7 +245,10 @@ class Life:
                     message_type=message_type or UNSET,
                 )
             )
-        self.begin_stop(ExitReason(ExitKind.FAILED, error))
+        if self.state is STOPPING:
+            self._reason = self.reason.and_then(error)
+        else:
+            self.begin_stop(ExitReason(ExitKind.FAILED, error))
 
     def begin_stop(self, reason: ExitReason, grace_s: float = DEFAULT_GRACE_S) -> None:
         """Start the end; a task that still runs may finish its message within ``grace_s``."""
@@ -257,7 +262,9 @@ class Life:
         self._grace_s = grace_s
         if self._timers is not None:
             self._timers.cancel_all()
-        self._quit_work()
+        self.ref.lane = None
+        if self.mailbox is not None:
+            self._quit_work()
         if self._serve_task is not None or self._hook is not None:
             self._kill_after(grace_s)
         else:
@@ -369,7 +376,8 @@ class Life:
         """This life is over: nothing of it runs any more."""
         if self._patience is not None:
             self._lose_patience()
-        self._fail_replies()
+        if self.mailbox is not None:
+            self._fail_replies()
         if self._timers is not None:
             self._timers.cancel_all()  # those that on_stop may have started
         if self._ties is not None:
@@ -386,8 +394,10 @@ class Life:
             return
         self.state = ENDED
         reason = self._reason = self._reason or STOPPED
-        self.system.names.forget(self.ref)
-        self._end_work()
+        if self.ref in self.system.names.listed:
+            self.system.names.forget(self.ref)
+        if self.mailbox is not None:
+            self._end_work()
         if self._start_waiter is not None:
             self._announce_start(ActorDeadError(self.actor_id, str(reason)))
         if self.system.observers and self.parent is not None:

@@ -48,8 +48,8 @@ class _AsyncioWaiter(Generic[T]):
         if not self._future.done():
             self._future.set_exception(error)
 
-    async def wait(self) -> T:
-        return await self._future
+    def wait(self) -> asyncio.Future[T]:
+        return self._future
 
 
 class _AsyncioParker:
@@ -91,6 +91,7 @@ class AsyncioLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        self.time_s = self._loop.time
         # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -105,10 +106,6 @@ class AsyncioLoop:
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the loop soon."""
         self._loop.call_soon_threadsafe(callback, context=self._context)
-
-    def time_s(self) -> float:
-        """Return the loop's own time."""
-        return self._loop.time()
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task that is kept until it ends."""

@@ -7,8 +7,9 @@ Not here: any behaviour; `_cell` acts on these.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
@@ -46,8 +47,7 @@ _COMPLETED = ExitKind.COMPLETED
 _STOPPED = ExitKind.STOPPED
 
 
-@dataclass(frozen=True, slots=True)
-class ExitReason:
+class ExitReason(msgspec.Struct, frozen=True):
     """Why an actor ended: the kind, the exception of a failure, the value of a completion."""
 
     kind: ExitKind
@@ -66,10 +66,11 @@ class ExitReason:
 
     def and_then(self, error: BaseException) -> ExitReason:
         """Return this reason after one more thing went wrong on the way to the end: both are told."""
+        kind = self.kind if self.abnormal else ExitKind.FAILED
         if self.error is None:
-            return ExitReason(ExitKind.FAILED, error)
+            return ExitReason(kind, error)
         both = BaseExceptionGroup("an actor failed, and failed again while it ended", [self.error, error])
-        return ExitReason(self.kind, both)
+        return ExitReason(kind, both)
 
 
 def error_text(error: BaseException) -> str:
@@ -80,8 +81,7 @@ def error_text(error: BaseException) -> str:
         return f"<no text: its __str__ raised {type(unprintable).__name__}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(msgspec.Struct, frozen=True):
     """``ref`` has ended; told exactly once to each actor that monitors it, ahead of user messages."""
 
     ref: ActorRef[Any]

@@ -18,6 +18,8 @@ class Names:
     """Names and groups of living actors. They belong to an address, so a restart changes nothing."""
 
     def __init__(self) -> None:
+        self.listed: set[ActorRef[Any]] = set()
+        """Who has a name or was ever a member of a group."""
         self._by_name: dict[str, ActorRef[Any]] = {}
         self._names: dict[ActorRef[Any], list[str]] = {}
         self._members: dict[str, dict[ActorRef[Any], None]] = {}
@@ -34,6 +36,7 @@ class Names:
         self.require_free(name)
         self._by_name[name] = ref
         self._names.setdefault(ref, []).append(name)
+        self.listed.add(ref)
 
     def require_free(self, name: str) -> None:
         """Raise `NameTakenError` when a living actor has the name."""
@@ -49,6 +52,7 @@ class Names:
         """Make ``ref`` a member of ``group``; it is one once, however often it joins."""
         self._members.setdefault(group, {})[ref] = None
         self._groups.setdefault(ref, {})[group] = None
+        self.listed.add(ref)
 
     def leave(self, group: str, ref: ActorRef[Any]) -> None:
         """Make ``ref`` no member of ``group`` any more; a group without members is forgotten."""
@@ -64,13 +68,12 @@ class Names:
 
     def forget(self, ref: ActorRef[Any]) -> None:
         """Free every name of an actor that has ended, and take it out of every group."""
-        if ref in self._names:
-            for name in self._names.pop(ref):
-                del self._by_name[name]
-        if ref in self._groups:
-            for group in list(self._groups[ref]):
-                self.leave(group, ref)
-            del self._groups[ref]
+        for name in self._names.pop(ref, ()):
+            del self._by_name[name]
+        for group in tuple(self._groups.get(ref, ())):
+            self.leave(group, ref)
+        self._groups.pop(ref, None)
+        self.listed.discard(ref)
 
     def __len__(self) -> int:
         return len(self._by_name)

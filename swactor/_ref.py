@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from swactor._ids import ActorId
     from swactor.abc import Waiter
 
+INLINE_ASKS = 64
+"""Asks in a row that may be answered inline before the event loop gets its chance."""
+
 M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
 
@@ -108,33 +111,32 @@ class LocalRef(ActorRef[M_contra]):
         """Enqueue, let the run queue work inline, and wait only if the reply is not there by then."""
         cell = self.cell
         asker = running_cell.get()
-        if asker is not None:
+        if asker is not None and (cell is asker or cell.asking):
             _refuse_circle(asker, cell)
         ask: Ask[Any] = Ask(message)
         system = cell.system
-        if not system.run_queue.ask_inline(cell, ask):
+        # A task is merely woken; a synchronous actor may well have answered before this returns.
+        accepted = cell.accept(ask) if cell.kind.waits else system.run_queue.ask_inline(cell, ask)
+        if not accepted:
             raise MailboxFullError(cell.actor_id, self.capacity)
-        if not ask.done:
-            return await self._wait_for(ask, timeout_s, asker)
-        if system.run_queue.is_greedy():
-            await system.pause()
-        return ask.result()
-
-    async def _wait_for(self, ask: Ask[Any], timeout_s: float, asker: Cell | None) -> Any:
-        system = self.cell.system
+        if ask.done:
+            if system.run_queue.inline_asks % INLINE_ASKS == 0:
+                await system.pause()
+            if ask.error is not None:
+                raise ask.error
+            return ask.value
         waiter: Waiter[Any] = system.loop.waiter()
-        ask.attach(waiter)
+        ask.waiter = waiter
         system.deadlines.watch(ask, self, timeout_s)
         if asker is not None:
-            asker.asking = (*asker.asking, self.cell)
+            asker.asking = (*asker.asking, cell)
         try:
             return await waiter.wait()
         finally:
-            ask.close()  # nobody waits any more
+            if not ask.done:
+                ask.give_up()
             if asker is not None:
-                waits_for = list(asker.asking)
-                waits_for.remove(self.cell)
-                asker.asking = tuple(waits_for)
+                asker.asking = _without(asker.asking, cell)
 
     async def send(self, message: M_contra) -> None:
         """Enqueue as soon as there is room."""
@@ -163,6 +165,12 @@ class LocalRef(ActorRef[M_contra]):
 
     def __repr__(self) -> str:
         return f"<ref {self.actor_id}>"
+
+
+def _without(cells: tuple[Cell, ...], cell: Cell) -> tuple[Cell, ...]:
+    """Return ``cells`` with ``cell`` once less."""
+    place = cells.index(cell)
+    return cells[:place] + cells[place + 1 :]
 
 
 def _refuse_circle(asker: Cell, asked: Cell) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+EARLY_S = 1e-6
+"""How much before its due time an ask may fail: a timer comes a rounding error early."""
 SWEEP_MIN = 64
 """Settled replies that may lie among those with a deadline before they are swept out."""
 
@@ -25,32 +27,39 @@ SWEEP_MIN = 64
 class Reply(Generic[R]):
     """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
 
-    __slots__ = ("_error", "_held_in", "_value", "_waiter", "done")
+    __slots__ = ("_held_in", "done", "error", "value", "waiter")
 
     def __init__(self) -> None:
         self.done = False
-        self._error: BaseException | None = None
-        self._waiter: Waiter[R] | None = None
+        """Whether it is settled, or nobody waits any more: what is set from then on is dropped."""
+        self.error: BaseException | None = None
+        self.value: R
+        self.waiter: Waiter[R] | None = None
+        """Who waits for it, if it could not be given at once."""
         self._held_in: dict[Reply[Any], None] | None = None
 
     def send(self, value: R) -> None:
         """Answer with ``value``; does nothing when already answered or no longer waited for."""
-        if not self.done:
-            self._value = value
-            self.close()
-            if self._waiter is not None:
-                self._waiter.set(value)
+        if self.done:
+            return
+        self.done = True
+        self.value = value
+        if self._held_in is not None:
+            self._held_in.pop(self, None)
+        if self.waiter is not None:
+            self.waiter.set(value)
 
     def fail(self, error: BaseException) -> None:
         """Answer with an error that the asker sees raised."""
-        if not self.done:
-            self._error = error
-            self.close()
-            if self._waiter is not None:
-                self._waiter.fail(error)
+        if self.done:
+            return
+        self.error = error
+        self.give_up()
+        if self.waiter is not None:
+            self.waiter.fail(error)
 
-    def close(self) -> None:
-        """It is settled: what is set from now on is dropped."""
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
         self.done = True
         if self._held_in is not None:
             self._held_in.pop(self, None)
@@ -65,16 +74,6 @@ class Reply(Generic[R]):
         """Whether somebody took it over, so that the handler's return is not the answer."""
         return self._held_in is not None
 
-    def result(self) -> R:
-        """Return or raise what was set; only when ``done``."""
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def attach(self, waiter: Waiter[R]) -> None:
-        """Pass what is set from now on to ``waiter``."""
-        self._waiter = waiter
-
 
 class Ask(Reply[R]):
     """A user message together with the reply that somebody waits for."""
@@ -84,7 +83,7 @@ class Ask(Reply[R]):
     def __init__(self, message: object) -> None:
         self.message = message
         self.done = False
-        self._error = self._waiter = self._held_in = None
+        self.error = self.waiter = self._held_in = None
 
 
 class _Row:
@@ -133,7 +132,7 @@ class Deadlines:
         now_s = self._loop.time_s()
         while row.asks:
             due_s, ask, asked = row.asks[0]
-            if not ask.done and due_s > now_s:
+            if not ask.done and due_s > now_s + EARLY_S:
                 row.timer = self._loop.call_later(due_s - now_s, partial(self._look, row, timeout_s))
                 return
             row.asks.popleft()

@@ -5,7 +5,7 @@ Not here: starting or stopping anything (see _supervisor). Times are monotonic n
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from swactor._messages import ExitKind, ExitReason
@@ -55,7 +55,7 @@ class Backoff:
     jitter: float = 0.5
 
     @property
-    def jitters(self) -> bool:
+    def is_random(self) -> bool:
         """Whether a delay depends on the draw at all."""
         return self.first_s > 0 and self.jitter > 0
 
@@ -76,7 +76,7 @@ def wants_restart(kind: RestartKind, reason: ExitReason) -> bool:
             return False
 
 
-def affected(strategy: Strategy, order: Sequence[str], failed: str) -> tuple[str, ...]:
+def affected(strategy: Strategy, order: Collection[str], failed: str) -> tuple[str, ...]:
     """Return the ids that restart together with ``failed``, in start order (stop them in the reverse)."""
     match strategy:
         case Strategy.ONE_FOR_ONE:
@@ -84,7 +84,8 @@ def affected(strategy: Strategy, order: Sequence[str], failed: str) -> tuple[str
         case Strategy.ONE_FOR_ALL:
             return tuple(order)
         case Strategy.REST_FOR_ONE:
-            return tuple(order[order.index(failed) :])
+            started = tuple(order)
+            return started[started.index(failed) :]
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TURN_MESSAGES = 64
 """Messages one actor handles before the next actor gets its turn."""
-DRAIN_BUDGET_NS = 5_000_000
+DRAIN_BUDGET_NS = 2_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
 DRAIN_TURNS = 1_000
 """Turns that one drain takes at most: in a simulation the clock stands still meanwhile."""
@@ -32,8 +32,6 @@ TURNS_A_LOOK = 8
 """Short turns between two looks at the clock; after a full turn there is a look each time."""
 INLINE_TURNS = 64
 """Turns that an ask runs inline before it waits like everybody else."""
-INLINE_ASKS = 64
-"""Asks in a row that may be answered inline before the event loop gets its chance."""
 
 
 class Hold:
@@ -66,10 +64,10 @@ class RunQueue:
         "_clock",
         "_context",
         "_draining",
-        "_inline_asks",
         "_loop",
         "_woken_ns",
         "awake",
+        "inline_asks",
         "lag_ns",
         "now_ns",
         "ready",
@@ -89,7 +87,8 @@ class RunQueue:
         """How long the last wakeup took to come."""
         self._woken_ns = 0
         self._draining = False
-        self._inline_asks = 0
+        self.inline_asks = 0
+        """How many asks were given a chance to be answered at once."""
 
     def wake(self) -> None:
         """Have the loop drain the queue; only when it is not awake."""
@@ -103,7 +102,9 @@ class RunQueue:
         try:
             self._context.run(self._take_turns, DRAIN_TURNS)
         finally:
-            self._rest()
+            self.awake = False
+            if self.ready:
+                self.wake()
 
     def ask_inline(self, cell: Cell, ask: Ask[Any]) -> bool:
         """Give ``ask`` to ``cell`` and take a bounded number of turns right now; return False if refused.
@@ -112,6 +113,7 @@ class RunQueue:
         """
         if self._draining:
             return cell.accept(ask)
+        self.inline_asks += 1
         woken, self.awake = self.awake, True
         self.now_ns = self._clock.monotonic_ns()
         try:
@@ -120,18 +122,10 @@ class RunQueue:
             self._context.run(self._take_turns, INLINE_TURNS)
         finally:
             if not woken:
-                self._rest()
+                self.awake = False
+                if self.ready:
+                    self.wake()
         return True
-
-    def is_greedy(self) -> bool:
-        """Whether so many asks in a row were answered inline that the loop should have its chance now."""
-        self._inline_asks += 1
-        return self._inline_asks % INLINE_ASKS == 0
-
-    def _rest(self) -> None:
-        self.awake = False
-        if self.ready:
-            self.wake()
 
     def _take_turns(self, turns: int) -> None:
         """Take about ``turns`` turns, or as many as there is time for."""

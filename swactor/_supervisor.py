@@ -154,8 +154,8 @@ class Supervisor(Actor[SupervisorMessage]):
     # -- one child came down ------------------------------------------------------------------------------
 
     def _child_down(self, cell: Cell, reason: ExitReason) -> None:
-        child_id = next((i for i, child in self._children.items() if child.cell is cell), None)
-        if child_id is None:
+        child_id = cell.name
+        if child_id is None or child_id not in self._children:
             return
         if cell.retired:
             self._let_go(child_id)
@@ -187,8 +187,8 @@ class Supervisor(Actor[SupervisorMessage]):
             error.__cause__ = self._history.story(reason.error)
             self._ctx._cell._fail(error)
             return
-        ids = affected(self._strategy, tuple(self._children), child_id)
-        draw = self._ctx.random.below(1 << 32) / (1 << 32) if self._backoff.jitters else 0.0
+        ids = affected(self._strategy, self._children, child_id)
+        draw = self._ctx.random.below(1 << 32) / (1 << 32) if self._backoff.is_random else 0.0
         plan = _Plan(restart=ids, delay_s=self._backoff.delay_s(attempt, draw))
         plan.to_stop = [i for i in ids if self._children[i].cell.state is not DOWN]
         self._plan = plan
@@ -213,18 +213,16 @@ class Supervisor(Actor[SupervisorMessage]):
             if child.spec.restart is RestartKind.TEMPORARY:
                 self._let_go(child_id)
                 continue
-            cell = child.cell
-            self._ctx.emit(
-                ActorRestarted(
-                    actor=cell.path,
-                    actor_type=cell.kind.name,
-                    restarts=cell.restarts + 1,
-                    delay_ms=delay_ms,
-                )
-            )
-            actor = child.spec.factory()
-            cell.restart(actor, cell.system.kind_of(actor))
+            if self._ctx.system.observers:
+                self._ctx.emit(_restarted(child.cell, delay_ms))
+            child.cell.restart(child.spec.factory())
         waiting, self._waiting = self._waiting, []
         for child_id, reason in waiting:
             if child_id in self._children and self._ctx._cell.state is RUNNING:
                 self._child_down(self._children[child_id].cell, reason)
+
+
+def _restarted(cell: Cell, delay_ms: int) -> ActorRestarted:
+    return ActorRestarted(
+        actor=cell.path, actor_type=cell.kind.name, restarts=cell.restarts + 1, delay_ms=delay_ms
+    )

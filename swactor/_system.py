@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import anyio
 
@@ -95,7 +95,7 @@ class ActorSystem:
         self.run_queue = RunQueue(self.loop, self.clock)
         self.deadlines = Deadlines(self.loop)
         root = _Root()
-        self._root = Cell(self, root, self.kind_of(root), None, 0, DEFAULT_POLICY)
+        self._root = Cell(self, root, None, 0, DEFAULT_POLICY)
         self._root.start()
         if self._watchdog is not None:
             report = BlockReport(self.emit)
@@ -123,16 +123,16 @@ class ActorSystem:
             SystemStoppingError: the system is not running.
             Exception: what ``on_start`` raised.
         """
-        root = self._running_root()
+        root = self._root or self._refuse()
         if name is not None:
             self.names.require_free(name)
-        ref: ActorRef[N] = self.spawn_child(root, actor, name=name, mailbox=mailbox)
-        cell = self._cell_of(ref)
+        cell = self.new_cell(root, actor if isinstance(actor, Actor) else actor(), name=name, policy=mailbox)
+        cell.start()
         if name is not None and cell.state is not ENDED:
-            self.names.register(name, ref)
+            self.names.register(name, cell.ref)
         if cell.state is not RUNNING:
             await cell.wait_started()
-        return ref
+        return cell.ref
 
     def spawn_child(
         self,
@@ -157,11 +157,12 @@ class ActorSystem:
         policy: MailboxPolicy,
     ) -> Cell:
         """Return a cell that hangs below ``parent`` and is not started yet."""
-        self._running_root()
+        if self._root is None or self._root.state is not RUNNING:
+            self._refuse()
         if parent.state is not RUNNING and parent.state is not STARTING:
             raise SystemStoppingError(f"{parent.actor_id} is stopping, it has no new children")
         self._serial = serial = self._serial + 1
-        cell = Cell(self, actor, self.kind_of(actor), parent, serial, policy)
+        cell = Cell(self, actor, parent, serial, policy)
         cell.name = name
         if parent.children is None:
             parent.children = {}
@@ -195,7 +196,7 @@ class ActorSystem:
 
         Now, after the current message, or with ``drain`` once it has handled all that waits already.
         """
-        cell = self._cell_of(ref)
+        cell = ref.cell if isinstance(ref, LocalRef) else self._cell_of(ref)
         if drain:
             cell.drain(grace_s)
         else:
@@ -211,11 +212,8 @@ class ActorSystem:
             raise TypeError(f"{ref!r} is not an actor of this system")
         return ref.cell
 
-    def _running_root(self) -> Cell:
-        root = self._root
-        if root is None or root.state is not RUNNING:
-            raise SystemStoppingError(f"{self.name} is not running")
-        return root
+    def _refuse(self) -> NoReturn:
+        raise SystemStoppingError(f"{self.name} is not running")
 
     # -- the outside --------------------------------------------------------------------------------------
 

@@ -69,8 +69,8 @@ class Waiter(Protocol[T]):
         """Set an error for the waiting coroutine; does nothing when a result was set before."""
         ...
 
-    async def wait(self) -> T:
-        """Wait for the result and return it, or raise the error."""
+    def wait(self) -> Awaitable[T]:
+        """Return what to await for the result; raises the error if that was set."""
         ...
 
 

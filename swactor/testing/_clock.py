@@ -11,7 +11,7 @@ from typing import TypeVar
 import anyio
 
 from swactor import running_loop
-from swactor.abc import Cancellable, Loop, Waiter
+from swactor.abc import Cancellable, Loop, Parker, Waiter
 from swactor.testing._errors import ExpectationError, UnfinishedError
 from swactor.testing._idle import SETTLE_LIMIT_S, wait_until_idle
 from swactor.testing._timetable import Timer, Timetable
@@ -175,6 +175,14 @@ class ManualLoop:
             timer.fire()
         return timer
 
+    def time_s(self) -> float:
+        """Return the clock's own time."""
+        return self.clock.monotonic_ns() / NS_PER_S
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` on the running loop soon."""
+        self._running.call_from_thread(callback)
+
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task of the running loop."""
         return self._running.start_task(coroutine, name=name)
@@ -190,6 +198,10 @@ class ManualLoop:
     def waiter(self) -> Waiter[T]:
         """Return a waiter of the running loop."""
         return self._running.waiter()
+
+    def parker(self) -> Parker:
+        """Return a parker of the running loop."""
+        return self._running.parker()
 
 
 def nanoseconds(seconds: float) -> int:

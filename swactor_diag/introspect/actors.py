@@ -6,7 +6,7 @@ tree) up to a limit; the totals are over all of them.
 
 from collections.abc import Callable
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from swactor import ActorStatistics, SystemStatistics
 from swactor.abc import Clock
@@ -42,6 +42,7 @@ class ActorsIntrospector:
             messages_dropped=sum(actor.dropped for actor in now.actors),
             dead_letters=now.dead_letters,
             ready_depth=now.ready,
+            run_queue_lag_ms=round(now.lag_s * 1000),
             scraped_at_ms=self._clock.wall_ms(),
         )
 
@@ -53,7 +54,13 @@ def _entry(actor: ActorStatistics) -> ActorEntry:
         state=actor.state,
         mailbox_depth=actor.depth,
         current_message=actor.handling or UNSET,
+        current_message_ms=_milliseconds(actor.handling_s),
+        oldest_wait_ms=_milliseconds(actor.oldest_wait_s),
         handled=actor.handled,
         dropped=actor.dropped,
         restarts=actor.restarts,
     )
+
+
+def _milliseconds(seconds: float | None) -> int | UnsetType:
+    return UNSET if seconds is None else round(seconds * 1000)

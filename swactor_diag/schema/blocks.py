@@ -139,6 +139,12 @@ class ActorEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str | UnsetType = UNSET
     mailbox_depth: int
     current_message: Annotated[str | UnsetType, Meta(description="Type being handled.")] = UNSET
+    current_message_ms: Annotated[
+        int | UnsetType, Meta(description="How long it has been handled, at least.")
+    ] = UNSET
+    oldest_wait_ms: Annotated[
+        int | UnsetType, Meta(description="How long the oldest message has waited, at most.")
+    ] = UNSET
     handled: int = 0
     dropped: Annotated[int, Meta(description="Messages lost to a full mailbox.")] = 0
     restarts: int = 0
@@ -154,6 +160,9 @@ class ActorsBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     messages_dropped: int = 0
     dead_letters: int | UnsetType = UNSET
     ready_depth: Annotated[int | UnsetType, Meta(description="Actors waiting for their turn.")] = UNSET
+    run_queue_lag_ms: Annotated[
+        int | UnsetType, Meta(description="How long the last wakeup of the run queue took to come.")
+    ] = UNSET
     scraped_at_ms: int
 
 

@@ -33,6 +33,7 @@ SEAMS: dict[str, set[str]] = {
     # the runtime's ports
     "swactor/_loop.py": {"asyncio"},
     "swactor/_ports.py": {"os.urandom", "time"},
+    "swactor/_watchdog.py": {"threading"},
     # child processes
     "swactor_process/_guardian_program.py": {"select", "signal", "time"},
     "swactor_process/_signals.py": {"signal"},

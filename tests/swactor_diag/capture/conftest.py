@@ -30,8 +30,11 @@ class ListSink:
     async def close(self) -> None:
         pass
 
+    def of_kind(self, kind: RecordKind) -> list[Outgoing]:
+        return [record for record in self.records if record.kind is kind]
+
     def snapshots(self) -> list[Snapshot]:
-        return [read_snapshot(record.body) for record in self.records if record.kind is RecordKind.SNAPSHOT]
+        return [read_snapshot(record.body) for record in self.of_kind(RecordKind.SNAPSHOT)]
 
 
 @pytest.fixture

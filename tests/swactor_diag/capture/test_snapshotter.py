@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import anyio
+import msgspec
 import pytest
 from msgspec import UNSET, Struct
 
@@ -13,6 +14,7 @@ from swactor.cluster.events import MemberState, SwimReason, SwimTransition
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.reading import Snapshot
 from swactor_diag.schema.snapshot import TriggerKind
+from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
 from .conftest import ListSink
@@ -116,8 +118,13 @@ async def test_a_transition_brings_one_at_once_that_names_its_event(
         diag.emit(transition())
         await anyio.sleep(0.1)
         (snapshot,) = sink.snapshots()
+    batches = [msgspec.json.decode(batch.body) for batch in sink.of_kind(RecordKind.EVENTS)]
+    (event,) = [event for events in batches for event in events if event["type"] == "SwimTransition"]
     assert snapshot.trigger is not None
-    assert (snapshot.trigger.kind, snapshot.trigger.data) == (TriggerKind.TRANSITION, "seq-1")
+    assert (snapshot.trigger.kind, snapshot.trigger.data) == (
+        TriggerKind.TRANSITION,
+        f"seq-{event['monotonic_seq']}",
+    )
     assert snapshot.body.reachability[0].current_swim_opinion == "Dead"
 
 
