@@ -164,10 +164,11 @@ class Cell(Life):
         """Have somebody look at what waits already."""
         mailbox = self.opened_mailbox()
         self.ref.lane = mailbox.lane
-        mailbox.since_ns = self.system.clock.monotonic_ns()
         if not self.kind.waits:
             self._enqueue()
+            mailbox.since_ns = self._run_queue.now_ns
         elif self._parker is not None:
+            mailbox.since_ns = self.system.clock.monotonic_ns()
             self._parker.unpark()
         else:
             self._start_serving(mailbox)
@@ -197,6 +198,8 @@ class Cell(Life):
         """
         if self._signals or self._downs:
             self._see_to_signals()
+            if self._signals:  # others have their turn first, so that a circle of signals stops nobody else
+                return True
         if self.kind.waits:
             self._queued = False
             return False
@@ -231,13 +234,12 @@ class Cell(Life):
 
     def _see_to_signals(self) -> None:
         """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
-        while self._signals:
-            signals, self._signals = self._signals, None
-            for signal in signals:
-                try:
-                    self._act_on(signal)
-                except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
-                    self._fail(error)
+        signals, self._signals = self._signals, None
+        for signal in signals or ():
+            try:
+                self._act_on(signal)
+            except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
+                self._fail(error)
         if self._downs and not self.kind.waits:
             self._handle_downs()
 
@@ -362,9 +364,9 @@ class Cell(Life):
             # What is meant for the whole process must not be raised once more wherever somebody asked.
             told = error if isinstance(error, Exception) else ActorDeadError(self.actor_id, repr(error))
             reply.fail(told)
-        body = message.message if isinstance(message, Ask | TimerFired) else message
+        body = message.message if isinstance(message, (Ask, TimerFired)) else message
         self._fail(error, message_type=type(body).__name__)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise error
 
     def _act_on(self, signal: Signal) -> None:
@@ -396,9 +398,8 @@ class Cell(Life):
             self._awake()
 
     def _quit_work(self) -> None:
-        if self.mailbox is not None:
-            self.mailbox.interrupt()
         if self._parker is not None:
+            self.opened_mailbox().interrupt()
             self._parker.unpark()
 
     def _give_up_work(self) -> None:

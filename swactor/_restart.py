@@ -5,8 +5,10 @@ Not here: starting or stopping anything (see _supervisor). Times are monotonic n
 """
 
 import enum
+from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 from swactor._messages import ExitKind, ExitReason
 
@@ -31,6 +33,13 @@ class RestartKind(enum.Enum):
     """After an abnormal end only."""
     TEMPORARY = "temporary"
     """Never."""
+
+
+ONE_FOR_ONE: Final = Strategy.ONE_FOR_ONE
+ONE_FOR_ALL: Final = Strategy.ONE_FOR_ALL
+PERMANENT: Final = RestartKind.PERMANENT
+TRANSIENT: Final = RestartKind.TRANSIENT
+TEMPORARY: Final = RestartKind.TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,49 +70,47 @@ class Backoff:
 
     def delay_s(self, attempt: int, draw: float) -> float:
         """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""
+        if not self.first_s:
+            return 0.0
         full = min(self.limit_s, self.first_s * 2.0 ** min(attempt, 63))
         return full * (1.0 - self.jitter * draw)
 
 
 def wants_restart(kind: RestartKind, reason: ExitReason) -> bool:
     """Return whether a child of this kind is restarted after an end for this reason."""
-    match kind:
-        case RestartKind.PERMANENT:
-            return reason.kind is not ExitKind.STOPPED
-        case RestartKind.TRANSIENT:
-            return reason.abnormal
-        case RestartKind.TEMPORARY:
-            return False
+    if kind is PERMANENT:
+        return reason.kind is not ExitKind.STOPPED
+    return kind is TRANSIENT and reason.abnormal
 
 
 def affected(strategy: Strategy, order: Collection[str], failed: str) -> tuple[str, ...]:
     """Return the ids that restart together with ``failed``, in start order (stop them in the reverse)."""
-    match strategy:
-        case Strategy.ONE_FOR_ONE:
-            return (failed,)
-        case Strategy.ONE_FOR_ALL:
-            return tuple(order)
-        case Strategy.REST_FOR_ONE:
-            started = tuple(order)
-            return started[started.index(failed) :]
+    if strategy is ONE_FOR_ONE:
+        return (failed,)
+    started = tuple(order)
+    return started if strategy is ONE_FOR_ALL else started[started.index(failed) :]
 
 
-@dataclass(slots=True)
 class RestartHistory:
     """The restarts of one supervisor within the period of its budget, and what made them necessary."""
 
-    budget: RestartBudget
-    _restarts: list[tuple[int, BaseException | None]] = field(default_factory=list)
+    __slots__ = ("_period_ns", "_restarts", "budget")
+
+    def __init__(self, budget: RestartBudget) -> None:
+        self.budget = budget
+        self._period_ns = round(budget.period_s * 1e9)
+        self._restarts: deque[tuple[int, BaseException | None]] = deque()
 
     def admit(self, now_ns: int, error: BaseException | None) -> int | None:
         """Take note of a restart at ``now_ns``; return its number within the period, None when spent."""
-        since_ns = now_ns - round(self.budget.period_s * 1e9)
-        if self._restarts and self._restarts[0][0] <= since_ns:
-            self._restarts = [restart for restart in self._restarts if restart[0] > since_ns]
-        if len(self._restarts) >= self.budget.restarts_max:
+        restarts = self._restarts
+        since_ns = now_ns - self._period_ns
+        while restarts and restarts[0][0] <= since_ns:
+            restarts.popleft()
+        if len(restarts) >= self.budget.restarts_max:
             return None
-        self._restarts.append((now_ns, error))
-        return len(self._restarts) - 1
+        restarts.append((now_ns, error))
+        return len(restarts) - 1
 
     def story(self, last: BaseException | None) -> BaseException | None:
         """Return what went wrong within the period, ``last`` at the end: a group when it is more than one."""
@@ -111,5 +118,5 @@ class RestartHistory:
         if last is not None:
             errors.append(last)
         if len(errors) <= 1:
-            return last if last is not None else next(iter(errors), None)
+            return errors[0] if errors else None
         return BaseExceptionGroup("every failure within the period of the restart budget", errors)

@@ -7,7 +7,7 @@ Not here: the decisions themselves (`_restart`, pure), the life of a single chil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from swactor._actor import Actor
@@ -19,6 +19,7 @@ from swactor._messages import ExitKind, ExitReason, Request, Stop
 from swactor._moments import ActorRestarted
 from swactor._ref import ActorRef
 from swactor._restart import (
+    TEMPORARY,
     Backoff,
     RestartBudget,
     RestartHistory,
@@ -57,14 +58,15 @@ class StartChild(Request[ActorRef[Any]]):
     spec: ChildSpec
 
 
-@dataclass(frozen=True, slots=True)
-class _Restart:
+class _RestartDue:
     """The delay before a restart is over."""
 
-    ids: tuple[str, ...]
+    __slots__ = ()
 
 
-SupervisorMessage: TypeAlias = GetChild | StartChild | _Restart
+_RESTART_DUE = _RestartDue()
+
+SupervisorMessage: TypeAlias = GetChild | StartChild | _RestartDue
 
 
 class NoSuchChildError(SwactorError):
@@ -95,7 +97,7 @@ class _Plan:
 
     restart: tuple[str, ...]
     delay_s: float
-    to_stop: list[str] = field(default_factory=list)
+    to_stop: list[str]
 
 
 class Supervisor(Actor[SupervisorMessage]):
@@ -138,8 +140,9 @@ class Supervisor(Actor[SupervisorMessage]):
                 if spec.id not in self._children:
                     return self._start_child(spec)
                 ctx.defer().fail(ChildExistsError(spec.id))
-            case _Restart(ids):
-                self._start_again(ids)
+            case _RestartDue():
+                if self._plan is not None:
+                    self._carry_out(self._plan)
         return None
 
     def _start_child(self, spec: ChildSpec) -> ActorRef[Any]:
@@ -189,40 +192,47 @@ class Supervisor(Actor[SupervisorMessage]):
             return
         ids = affected(self._strategy, self._children, child_id)
         draw = self._ctx.random.below(1 << 32) / (1 << 32) if self._backoff.is_random else 0.0
-        plan = _Plan(restart=ids, delay_s=self._backoff.delay_s(attempt, draw))
-        plan.to_stop = [i for i in ids if self._children[i].cell.state is not DOWN]
-        self._plan = plan
-        self._go_on_stopping(plan)
+        delay_s = self._backoff.delay_s(attempt, draw)
+        to_stop = [i for i in ids if self._children[i].cell.state is not DOWN]
+        if to_stop or delay_s:
+            self._plan = _Plan(ids, delay_s, to_stop)
+            self._go_on_stopping(self._plan)
+        else:
+            self._start_again(ids, delay_s)
 
     def _go_on_stopping(self, plan: _Plan) -> None:
         if plan.to_stop:
             child = self._children[plan.to_stop[-1]]
             child.cell.signal(Stop(ExitReason(ExitKind.STOPPED), child.spec.shutdown_grace_s))
-        elif plan.delay_s > 0:
-            self._ctx.send_after(plan.delay_s, _Restart(plan.restart))
         else:
-            self._start_again(plan.restart)
+            self._ctx.send_after(plan.delay_s, _RESTART_DUE)
 
-    def _start_again(self, ids: tuple[str, ...]) -> None:
-        plan, self._plan = self._plan, None
-        delay_ms = round(plan.delay_s * 1000) if plan is not None else 0
+    def _start_again(self, ids: tuple[str, ...], delay_s: float) -> None:
         for child_id in ids:
             child = self._children.get(child_id)
             if child is None:
                 continue  # it was stopped for good meanwhile
-            if child.spec.restart is RestartKind.TEMPORARY:
+            if child.spec.restart is TEMPORARY:
                 self._let_go(child_id)
                 continue
             if self._ctx.system.observers:
-                self._ctx.emit(_restarted(child.cell, delay_ms))
+                self._ctx.emit(_restarted(child.cell, delay_s))
             child.cell.restart(child.spec.factory())
+
+    def _carry_out(self, plan: _Plan) -> None:
+        """The delay is over: start what is to be started, then see to who came down meanwhile."""
+        self._plan = None
+        self._start_again(plan.restart, plan.delay_s)
         waiting, self._waiting = self._waiting, []
         for child_id, reason in waiting:
             if child_id in self._children and self._ctx._cell.state is RUNNING:
                 self._child_down(self._children[child_id].cell, reason)
 
 
-def _restarted(cell: Cell, delay_ms: int) -> ActorRestarted:
+def _restarted(cell: Cell, delay_s: float) -> ActorRestarted:
     return ActorRestarted(
-        actor=cell.path, actor_type=cell.kind.name, restarts=cell.restarts + 1, delay_ms=delay_ms
+        actor=cell.path,
+        actor_type=cell.kind.name,
+        restarts=cell.restarts + 1,
+        delay_ms=round(delay_s * 1000),
     )
