@@ -47,13 +47,13 @@ class Cell(Life):
         "_downs",
         "_parker",
         "_queued",
-        "_run_queue",
         "_signals",
         "asking",
         "current",
         "handled",
         "policy",
         "reply",
+        "run_queue",
     )
 
     def __init__(
@@ -71,7 +71,7 @@ class Cell(Life):
         self._signals: list[Signal] | None = None
         self._downs: list[Down] | None = None
         self._deferred: dict[Reply[Any], None] | None = None
-        self._run_queue = system.run_queue
+        self.run_queue = system.run_queue
         self._queued = False
         self._parker: Parker | None = None
 
@@ -107,7 +107,7 @@ class Cell(Life):
             self.ref.lane = lane = mailbox.lane
             lane.append(message)
             if not self.kind.waits:
-                run_queue = self._run_queue
+                run_queue = self.run_queue
                 if not self._queued:
                     self._queued = True
                     run_queue.ready.append(self)
@@ -160,13 +160,18 @@ class Cell(Life):
             stop = Stop(STOPPED, grace_s, for_good=True)
             self._patience = self.system.loop.call_later(grace_s, lambda: self.signal(stop))
 
+    def note_time(self, now_ns: int) -> None:
+        """What waits came about now, if nobody looked at the clock when it did."""
+        if self.mailbox is not None and not self.mailbox.since_ns:
+            self.mailbox.since_ns = now_ns
+
     def _awake(self) -> None:
         """Have somebody look at what waits already."""
         mailbox = self.opened_mailbox()
         self.ref.lane = mailbox.lane
         if not self.kind.waits:
             self._enqueue()
-            mailbox.since_ns = self._run_queue.now_ns
+            mailbox.since_ns = self.run_queue.now_ns
         elif self._parker is not None:
             mailbox.since_ns = self.system.clock.monotonic_ns()
             self._parker.unpark()
@@ -185,9 +190,9 @@ class Cell(Life):
     def _enqueue(self) -> None:
         if not self._queued:
             self._queued = True
-            self._run_queue.ready.append(self)
-            if not self._run_queue.awake:
-                self._run_queue.wake()
+            self.run_queue.ready.append(self)
+            if not self.run_queue.awake:
+                self.run_queue.wake()
 
     # -- a turn -------------------------------------------------------------------------------------------
 
@@ -213,8 +218,15 @@ class Cell(Life):
                     left -= 1
                     if type(message) not in KEPT:
                         handle(context, message)
+                    elif type(message) is Ask:
+                        if not message.done:
+                            self.reply = message
+                            answer = handle(context, message.message)
+                            self.reply = None
+                            if message.held_in is None:  # else the reply was deferred
+                                message.send(answer)
                     elif (body := self._opened(message)) is not NOTHING:
-                        self._answer(message, handle(context, body))
+                        handle(context, body)
                     elif self._is_interrupted():
                         left += 1
                         break
@@ -224,7 +236,7 @@ class Cell(Life):
             if mailbox.room is not None:
                 mailbox.announce_room()
             if lane:
-                mailbox.note_turn(TURN_MESSAGES - left, self._run_queue.now_ns)
+                mailbox.note_turn(TURN_MESSAGES - left, self.run_queue.now_ns)
                 return True
         if self._signals:
             return True
@@ -279,7 +291,12 @@ class Cell(Life):
                     elif (body := self._opened(message)) is not NOTHING:
                         self.current = body
                         self.handled = handled
-                        self._answer(message, await handle(context, body))
+                        answer = await handle(context, body)
+                        if type(message) is Ask:
+                            if self.reply is message:  # else this life was given up meanwhile
+                                self.reply = None
+                            if message.held_in is None:
+                                message.send(answer)
                     elif era != self._era or self._is_interrupted():
                         break
                 if era != self._era:
@@ -336,14 +353,6 @@ class Cell(Life):
     def _is_interrupted(self) -> bool:
         """Whether there is something to see to before the next message."""
         return bool(self._signals or self._downs) or self.state is not RUNNING
-
-    def _answer(self, envelope: object, answer: object) -> None:
-        """The handler has returned: that is the reply, if one is waited for and was not deferred."""
-        if type(envelope) is Ask:
-            if self.reply is envelope:  # else this life was given up while its handler ran
-                self.reply = None
-            if not envelope.deferred:
-                envelope.send(answer)
 
     def defer(self, reply: Reply[Any]) -> None:
         """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""

@@ -193,7 +193,8 @@ class Life:
             self._hook = run_hook(self.ref.cell, lambda: self.actor.on_start(self.context), self._start_done)
         else:
             self.state = RUNNING
-            self._begin_work()
+            if self.restarts:  # else nothing can have come yet
+                self._begin_work()
 
     def _start_done(self, error: BaseException | None) -> None:
         if self.state is STOPPING:  # asked to stop before it had started
@@ -409,8 +410,9 @@ class Life:
         if ties is not None:
             watched = self.parent is not None and self.parent.ref in ties.watchers
             ties.end(self.ref, reason)
-        for waiter in self._end_waiters or ():
-            waiter.set(reason)
+        if self._end_waiters is not None:
+            for waiter in self._end_waiters:
+                waiter.set(reason)
         self._context = self._timers = self._end_waiters = self.children = None
         if self.parent is not None and not self.supervised:
             self.parent.child_ended(self.ref.cell, reason, watched=watched)

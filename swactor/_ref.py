@@ -114,17 +114,18 @@ class LocalRef(ActorRef[M_contra]):
         if asker is not None and (cell is asker or cell.asking):
             _refuse_circle(asker, cell)
         ask: Ask[Any] = Ask(message)
-        system = cell.system
+        run_queue = cell.run_queue
         # A task is merely woken; a synchronous actor may well have answered before this returns.
-        accepted = cell.accept(ask) if cell.kind.waits else system.run_queue.ask_inline(cell, ask)
+        accepted = cell.accept(ask) if cell.kind.waits else run_queue.ask_inline(cell, ask)
         if not accepted:
             raise MailboxFullError(cell.actor_id, self.capacity)
         if ask.done:
-            if system.run_queue.inline_asks % INLINE_ASKS == 0:
-                await system.pause()
+            if not run_queue.inline_asks % INLINE_ASKS:
+                await cell.system.pause()
             if ask.error is not None:
                 raise ask.error
             return ask.value
+        system = cell.system
         waiter: Waiter[Any] = system.loop.waiter()
         ask.waiter = waiter
         system.deadlines.watch(ask, self, timeout_s)

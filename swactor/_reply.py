@@ -27,7 +27,7 @@ SWEEP_MIN = 64
 class Reply(Generic[R]):
     """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
 
-    __slots__ = ("_held_in", "done", "error", "value", "waiter")
+    __slots__ = ("done", "error", "held_in", "value", "waiter")
 
     def __init__(self) -> None:
         self.done = False
@@ -36,7 +36,8 @@ class Reply(Generic[R]):
         self.value: R
         self.waiter: Waiter[R] | None = None
         """Who waits for it, if it could not be given at once."""
-        self._held_in: dict[Reply[Any], None] | None = None
+        self.held_in: dict[Reply[Any], None] | None = None
+        """Where it stands while somebody who took it over owes it; the handler's return is then no answer."""
 
     def send(self, value: R) -> None:
         """Answer with ``value``; does nothing when already answered or no longer waited for."""
@@ -44,8 +45,8 @@ class Reply(Generic[R]):
             return
         self.done = True
         self.value = value
-        if self._held_in is not None:
-            self._held_in.pop(self, None)
+        if self.held_in is not None:
+            self.held_in.pop(self, None)
         if self.waiter is not None:
             self.waiter.set(value)
 
@@ -61,18 +62,13 @@ class Reply(Generic[R]):
     def give_up(self) -> None:
         """Nobody waits for it any more."""
         self.done = True
-        if self._held_in is not None:
-            self._held_in.pop(self, None)
+        if self.held_in is not None:
+            self.held_in.pop(self, None)
 
     def defer(self, held_in: dict[Reply[Any], None]) -> None:
         """Stand in ``held_in`` until it is settled."""
-        self._held_in = held_in
+        self.held_in = held_in
         held_in[self] = None
-
-    @property
-    def deferred(self) -> bool:
-        """Whether somebody took it over, so that the handler's return is not the answer."""
-        return self._held_in is not None
 
 
 class Ask(Reply[R]):
@@ -83,7 +79,7 @@ class Ask(Reply[R]):
     def __init__(self, message: object) -> None:
         self.message = message
         self.done = False
-        self.error = self.waiter = self._held_in = None
+        self.error = self.waiter = self.held_in = None
 
 
 class _Row:
@@ -96,12 +92,10 @@ class _Row:
         self.sweep_at = SWEEP_MIN
         self.timer: Cancellable | None = None
 
-    def add(self, due_s: float, ask: Ask[Any], asked: ActorRef[Any]) -> None:
-        asks = self.asks
-        asks.append((due_s, ask, asked))
-        if len(asks) > self.sweep_at:  # one that waits long must not keep all that came after it
-            self.asks = deque(entry for entry in asks if not entry[1].done)
-            self.sweep_at = 2 * len(self.asks) + SWEEP_MIN
+    def sweep(self) -> None:
+        """Forget what is settled: one that waits long must not keep all that came after it."""
+        self.asks = deque(entry for entry in self.asks if not entry[1].done)
+        self.sweep_at = 2 * len(self.asks) + SWEEP_MIN
 
 
 class Deadlines:
@@ -121,9 +115,12 @@ class Deadlines:
         row = self._rows.get(timeout_s)
         if row is None:
             row = self._rows[timeout_s] = _Row()
-        while row.asks and row.asks[0][1].done:
-            row.asks.popleft()
-        row.add(self._loop.time_s() + timeout_s, ask, asked)
+        asks = row.asks
+        while asks and asks[0][1].done:
+            asks.popleft()
+        asks.append((self._loop.time_s() + timeout_s, ask, asked))
+        if len(asks) > row.sweep_at:
+            row.sweep()
         if row.timer is None:
             row.timer = self._loop.call_later(timeout_s, partial(self._look, row, timeout_s))
 

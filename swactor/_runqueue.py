@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from swactor._ref import running_cell
 
@@ -24,14 +24,14 @@ TURN_MESSAGES = 64
 """Messages one actor handles before the next actor gets its turn."""
 DRAIN_BUDGET_NS = 2_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
-DRAIN_TURNS = 1_000
-"""Turns that one drain takes at most: in a simulation the clock stands still meanwhile."""
+DRAIN_LOOKS = 200
+"""Looks at the clock in one drain, at most: in a simulation it stands still meanwhile."""
+INLINE_LOOKS = 1
+"""The same for what an ask runs inline before it waits like everybody else."""
+TURNS_A_LOOK: Final = range(8)
+"""Short turns between two looks at the clock; after a full turn there is a look each time."""
 HOLD_TURNS = 16
 """Full turns that one task takes at most before it leaves the loop to others."""
-TURNS_A_LOOK = 8
-"""Short turns between two looks at the clock; after a full turn there is a look each time."""
-INLINE_TURNS = 64
-"""Turns that an ask runs inline before it waits like everybody else."""
 
 
 class Hold:
@@ -82,7 +82,7 @@ class RunQueue:
         self.awake = False
         """Whether a drain is under way or will come."""
         self.now_ns = clock.monotonic_ns()
-        """The time of the last look at the clock: while the queue is awake, about now."""
+        """The time of the last look at the clock, about now while the queue is awake; 0 before the first."""
         self.lag_ns = 0
         """How long the last wakeup took to come."""
         self._woken_ns = 0
@@ -100,50 +100,55 @@ class RunQueue:
         self.now_ns = self._clock.monotonic_ns()
         self.lag_ns = self.now_ns - self._woken_ns
         try:
-            self._context.run(self._take_turns, DRAIN_TURNS)
+            self._context.run(self._take_turns, DRAIN_LOOKS)
         finally:
             self.awake = False
             if self.ready:
                 self.wake()
 
     def ask_inline(self, cell: Cell, ask: Ask[Any]) -> bool:
-        """Give ``ask`` to ``cell`` and take a bounded number of turns right now; return False if refused.
+        """Give ``ask`` to ``cell`` and take a few turns right now; return False if the mailbox refuses.
 
         Within a turn it is given only: turns do not nest.
         """
         if self._draining:
             return cell.accept(ask)
         self.inline_asks += 1
-        woken, self.awake = self.awake, True
-        self.now_ns = self._clock.monotonic_ns()
+        if self.awake:
+            accepted = cell.accept(ask)
+            self._context.run(self._take_turns, INLINE_LOOKS)
+            return accepted
+        self.awake = True
+        self.now_ns = 0  # most asks are answered before anybody wants to know the time
         try:
-            if not cell.accept(ask):
-                return False
-            self._context.run(self._take_turns, INLINE_TURNS)
+            accepted = cell.accept(ask)
+            self._context.run(self._take_turns, INLINE_LOOKS)
         finally:
-            if not woken:
-                self.awake = False
-                if self.ready:
-                    self.wake()
-        return True
+            self.awake = False
+            if self.ready:
+                self.wake()
+                for left in self.ready:
+                    left.note_time(self.now_ns)
+        return accepted
 
-    def _take_turns(self, turns: int) -> None:
-        """Take about ``turns`` turns, or as many as there is time for."""
+    def _take_turns(self, looks: int) -> None:
+        """Take turns until none is left, time is up, or the clock was looked at ``looks`` times."""
         ready = self.ready
         ends_ns = self.now_ns + DRAIN_BUDGET_NS
-        taken = 0
         cell: Cell | None = None
         self._draining = True
         try:
             while ready:
-                cell = ready.popleft()
-                taken += 1
-                if cell.take_turn():
-                    ready.append(cell)
-                elif taken % TURNS_A_LOOK:
-                    continue
+                for _ in TURNS_A_LOOK:
+                    cell = ready.popleft()
+                    if cell.take_turn():
+                        ready.append(cell)
+                        break
+                    if not ready:
+                        return
+                looks -= 1
                 self.now_ns = self._clock.monotonic_ns()
-                if self.now_ns >= ends_ns or taken >= turns:
+                if self.now_ns >= ends_ns or looks <= 0:
                     return
         except BaseException:  # the turn was left by KeyboardInterrupt or SystemExit
             if cell is not None:

@@ -131,7 +131,11 @@ class ActorSystem:
         if name is not None and cell.state is not ENDED:
             self.names.register(name, cell.ref)
         if cell.state is not RUNNING:
-            await cell.wait_started()
+            try:
+                await cell.wait_started()
+            except BaseException:
+                cell.stop(self._grace_s)  # nobody will ever hold its address
+                raise
         return cell.ref
 
     def spawn_child(
