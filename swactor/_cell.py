@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from swactor._errors import ActorDeadError
-from swactor._life import ENDED, RUNNING, STARTING, STOPPED, STOPPING, Life
+from swactor._life import ASKED_TO_STOP, ENDED, RUNNING, STARTING, STOPPING, Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
+    KILLED,
     ChildDown,
     Down,
     Drained,
-    ExitKind,
     ExitReason,
     HookDone,
     Interrupt,
@@ -148,16 +148,16 @@ class Cell(Life):
     def stop(self, grace_s: float) -> None:
         """Stop for good: at once when nothing is under way, else as soon as signals are acted upon."""
         if self._queued:
-            self.signal(Stop(STOPPED, grace_s, for_good=True))
+            self.signal(Stop(ASKED_TO_STOP, grace_s, for_good=True))
         else:
-            self.stop_asked(STOPPED, grace_s, for_good=True)
+            self.stop_asked(ASKED_TO_STOP, grace_s, for_good=True)
 
     def drain(self, grace_s: float) -> None:
         """Stop once all that waits now has been handled, or ``grace_s`` are over."""
         if self.state is not ENDED:
             self.force(Drained(grace_s))
             self._lose_patience()
-            stop = Stop(STOPPED, grace_s, for_good=True)
+            stop = Stop(ASKED_TO_STOP, grace_s, for_good=True)
             self._patience = self.system.loop.call_later(grace_s, lambda: self.signal(stop))
 
     def note_time(self, now_ns: int) -> None:
@@ -327,7 +327,7 @@ class Cell(Life):
         if error is not None:
             self._handler_failed(error, message)
         elif was_running:
-            self.begin_stop(ExitReason(ExitKind.KILLED))
+            self.begin_stop(ExitReason(KILLED))
         if not was_running:
             self._stop_next_child()
 
@@ -344,7 +344,7 @@ class Cell(Life):
                 if self.timers.accept(envelope):
                     return envelope.message
             case Drained():
-                self.begin_stop(STOPPED, envelope.grace_s)
+                self.begin_stop(ASKED_TO_STOP, envelope.grace_s)
             case Interrupt():
                 if self._signals and self.kind.waits:  # others act on them at the start of their next turn
                     self._see_to_signals()

@@ -21,9 +21,11 @@ from swactor._hook import Hook, run_hook
 from swactor._ids import ActorId
 from swactor._links import Ties
 from swactor._messages import (
+    FAILED,
+    KILLED,
+    STOPPED,
     ChildDown,
     Down,
-    ExitKind,
     ExitReason,
     LinkDown,
     Signal,
@@ -49,7 +51,7 @@ CANCEL_WAIT_S = 1.0
 """How long a cancelled actor may take to notice before the system goes on without it."""
 ERROR_TEXT_MAX = 2_000
 """Characters of an exception's text that go into an event."""
-STOPPED = ExitReason(ExitKind.STOPPED)
+ASKED_TO_STOP: Final = ExitReason(STOPPED)
 
 
 class LifeState(enum.Enum):
@@ -249,7 +251,7 @@ class Life:
         if self.state is STOPPING:
             self._reason = self.reason.and_then(error)
         else:
-            self.begin_stop(ExitReason(ExitKind.FAILED, error))
+            self.begin_stop(ExitReason(FAILED, error))
 
     def begin_stop(self, reason: ExitReason, grace_s: float = DEFAULT_GRACE_S) -> None:
         """Start the end; a task that still runs may finish its message within ``grace_s``."""
@@ -295,8 +297,8 @@ class Life:
             self._lose_patience()
         newest = self._newest_child() if self.children else None
         if newest is not None:  # newest first: a later child may use an earlier one
-            newest.signal(Stop(STOPPED, self._grace_s if newest.grace_s is None else newest.grace_s))
-        elif not self.kind.stops or self.reason.kind is ExitKind.KILLED:
+            newest.signal(Stop(ASKED_TO_STOP, self._grace_s if newest.grace_s is None else newest.grace_s))
+        elif not self.kind.stops or self.reason.kind is KILLED:
             self._stopped()
         else:
             reason = self.reason
@@ -356,7 +358,7 @@ class Life:
 
     def _kill(self) -> None:
         """The grace is over: cancel whatever still runs, and go on without it if that does not help."""
-        self._reason = ExitReason(ExitKind.KILLED, self.reason.error)
+        self._reason = ExitReason(KILLED, self.reason.error)
         if self._serve_task is not None:
             self._serve_task.cancel()
         if self._hook is not None:
@@ -394,7 +396,7 @@ class Life:
         if self.state is ENDED:
             return
         self.state = ENDED
-        reason = self._reason = self._reason or STOPPED
+        reason = self._reason = self._reason or ASKED_TO_STOP
         if self.ref in self.system.names.listed:
             self.system.names.forget(self.ref)
         if self.mailbox is not None:
@@ -420,7 +422,7 @@ class Life:
     @property
     def reason(self) -> ExitReason:
         """Why the actor ends or ended."""
-        return self._reason or STOPPED
+        return self._reason or ASKED_TO_STOP
 
     async def wait_ended(self) -> ExitReason:
         """Wait until this actor has ended for good; return why."""

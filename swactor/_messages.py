@@ -7,7 +7,7 @@ Not here: any behaviour; `_cell` acts on these.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -43,8 +43,10 @@ class ExitKind(enum.Enum):
     """Its node was declared dead; what became of the actor itself is not known."""
 
 
-_COMPLETED = ExitKind.COMPLETED
-_STOPPED = ExitKind.STOPPED
+COMPLETED: Final = ExitKind.COMPLETED
+STOPPED: Final = ExitKind.STOPPED
+FAILED: Final = ExitKind.FAILED
+KILLED: Final = ExitKind.KILLED
 
 
 class ExitReason(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class ExitReason(msgspec.Struct, frozen=True):
     @property
     def abnormal(self) -> bool:
         """Whether a `TRANSIENT` child is restarted after this, and links and parents fail with it."""
-        return self.kind is not _COMPLETED and self.kind is not _STOPPED
+        return self.kind is not COMPLETED and self.kind is not STOPPED
 
     def __str__(self) -> str:
         if self.error is None:
@@ -66,7 +68,7 @@ class ExitReason(msgspec.Struct, frozen=True):
 
     def and_then(self, error: BaseException) -> ExitReason:
         """Return this reason after one more thing went wrong on the way to the end: both are told."""
-        kind = self.kind if self.abnormal else ExitKind.FAILED
+        kind = self.kind if self.abnormal else FAILED
         if self.error is None:
             return ExitReason(kind, error)
         both = BaseExceptionGroup("an actor failed, and failed again while it ended", [self.error, error])

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from swactor._messages import ExitKind, ExitReason
+from swactor._messages import STOPPED, ExitReason
 
 
 class Strategy(enum.Enum):
@@ -63,15 +63,8 @@ class Backoff:
     limit_s: float = 30.0
     jitter: float = 0.5
 
-    @property
-    def is_random(self) -> bool:
-        """Whether a delay depends on the draw at all."""
-        return self.first_s > 0 and self.jitter > 0
-
     def delay_s(self, attempt: int, draw: float) -> float:
         """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""
-        if not self.first_s:
-            return 0.0
         full = min(self.limit_s, self.first_s * 2.0 ** min(attempt, 63))
         return full * (1.0 - self.jitter * draw)
 
@@ -79,7 +72,7 @@ class Backoff:
 def wants_restart(kind: RestartKind, reason: ExitReason) -> bool:
     """Return whether a child of this kind is restarted after an end for this reason."""
     if kind is PERMANENT:
-        return reason.kind is not ExitKind.STOPPED
+        return reason.kind is not STOPPED
     return kind is TRANSIENT and reason.abnormal
 
 

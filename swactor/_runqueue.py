@@ -26,7 +26,7 @@ DRAIN_BUDGET_NS = 2_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
 DRAIN_LOOKS = 200
 """Looks at the clock in one drain, at most: in a simulation it stands still meanwhile."""
-INLINE_LOOKS = 1
+INLINE_LOOKS = 8
 """The same for what an ask runs inline before it waits like everybody else."""
 TURNS_A_LOOK: Final = range(8)
 """Short turns between two looks at the clock; after a full turn there is a look each time."""
@@ -134,7 +134,7 @@ class RunQueue:
     def _take_turns(self, looks: int) -> None:
         """Take turns until none is left, time is up, or the clock was looked at ``looks`` times."""
         ready = self.ready
-        ends_ns = self.now_ns + DRAIN_BUDGET_NS
+        ends_ns = self.now_ns + DRAIN_BUDGET_NS if self.now_ns else 0
         cell: Cell | None = None
         self._draining = True
         try:
@@ -147,8 +147,10 @@ class RunQueue:
                     if not ready:
                         return
                 looks -= 1
-                self.now_ns = self._clock.monotonic_ns()
-                if self.now_ns >= ends_ns or looks <= 0:
+                self.now_ns = now_ns = self._clock.monotonic_ns()
+                if not ends_ns:
+                    ends_ns = now_ns + DRAIN_BUDGET_NS
+                if now_ns >= ends_ns or looks <= 0:
                     return
         except BaseException:  # the turn was left by KeyboardInterrupt or SystemExit
             if cell is not None:

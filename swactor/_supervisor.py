@@ -191,14 +191,17 @@ class Supervisor(Actor[SupervisorMessage]):
             self._ctx._cell._fail(error)
             return
         ids = affected(self._strategy, self._children, child_id)
-        draw = self._ctx.random.below(1 << 32) / (1 << 32) if self._backoff.is_random else 0.0
-        delay_s = self._backoff.delay_s(attempt, draw)
-        to_stop = [i for i in ids if self._children[i].cell.state is not DOWN]
+        delay_s = self._delay_s(attempt) if self._backoff.first_s else 0.0
+        others = ids if len(ids) > 1 else ()
+        to_stop = [i for i in others if self._children[i].cell.state is not DOWN]
         if to_stop or delay_s:
             self._plan = _Plan(ids, delay_s, to_stop)
             self._go_on_stopping(self._plan)
         else:
             self._start_again(ids, delay_s)
+
+    def _delay_s(self, attempt: int) -> float:
+        return self._backoff.delay_s(attempt, self._ctx.random.below(1 << 32) / (1 << 32))
 
     def _go_on_stopping(self, plan: _Plan) -> None:
         if plan.to_stop:

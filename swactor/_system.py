@@ -18,7 +18,7 @@ import anyio
 from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
 from swactor._errors import MailboxFullError, SystemStoppingError
-from swactor._life import ENDED, RUNNING, STARTING, STOPPED
+from swactor._life import ASKED_TO_STOP, ENDED, RUNNING, STARTING
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitReason, Stop
@@ -295,7 +295,7 @@ class ActorSystem:
         """
         if self._root is not None:
             with anyio.CancelScope(shield=True):
-                self._root.signal(Stop(STOPPED, self._grace_s))
+                self._root.signal(Stop(ASKED_TO_STOP, self._grace_s))
                 await self._root.wait_ended()
             self.deadlines.close()
             if self._watchdog is not None:
