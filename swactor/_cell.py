@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from swactor._errors import ActorDeadError
-from swactor._life import ASKED_TO_STOP, ENDED, RUNNING, STARTING, STOPPING, Life
+from swactor._life import ASKED_TO_STOP, Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
     KILLED,
@@ -28,6 +28,7 @@ from swactor._messages import (
 from swactor._ref import LocalRef, running_cell
 from swactor._reply import Ask, Reply
 from swactor._runqueue import TURN_MESSAGES, Hold
+from swactor._states import ENDED, RUNNING, STARTING, STOPPING
 from swactor._timers import Timers
 
 if TYPE_CHECKING:
@@ -392,8 +393,8 @@ class Cell(Life):
                 self._hear_down(signal)
 
     def _hear_down(self, down: Down) -> None:
-        if self._ties is not None:
-            self._ties.watching.pop(down.ref, None)
+        if self.ties is not None:
+            self.ties.watching.pop(down.ref, None)
         if self._downs is None:
             self._downs = []
         self._downs.append(down)

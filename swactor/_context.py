@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from swactor._actor import Actor
 from swactor._errors import NotAskedError
+from swactor._links import link, unlink, unwatch, watch
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Stop
 from swactor._ref import LocalRef
@@ -99,11 +100,11 @@ class Context(Generic[M]):
 
     def monitor(self, other: ActorRef[Any]) -> None:
         """Be told ``Down(other, reason)`` exactly once, when ``other`` ends; at once when it has."""
-        self._cell.watch(other)
+        watch(self._cell, other)
 
     def demonitor(self, other: ActorRef[Any]) -> None:
         """Do not be told after all. A `Down` that already waits in the mailbox still comes."""
-        self._cell.unwatch(other)
+        unwatch(self._cell, other)
 
     def link(self, other: ActorRef[Any]) -> None:
         """Fail when ``other`` fails, and let it fail when this actor does; at once when it has.
@@ -114,7 +115,7 @@ class Context(Generic[M]):
         Raises:
             ValueError: ``other`` is this actor itself, or not of this system: monitor it instead.
         """
-        self._cell.link(self._linkable(other))
+        link(self._cell, self._linkable(other))
 
     def unlink(self, other: ActorRef[Any]) -> None:
         """Take a link back; does nothing when there is none.
@@ -122,14 +123,14 @@ class Context(Generic[M]):
         Raises:
             ValueError: as for `link`.
         """
-        self._cell.unlink(self._linkable(other))
+        unlink(self._cell, self._linkable(other))
 
-    def _linkable(self, other: ActorRef[Any]) -> LocalRef[Any]:
+    def _linkable(self, other: ActorRef[Any]) -> Cell:
         if not isinstance(other, LocalRef) or other.cell.system is not self._cell.system:
             raise ValueError(f"{other!r} is not an actor of this system; monitor it instead of linking")
         if other.cell is self._cell:
             raise ValueError(f"{other!r} cannot be linked to itself")
-        return other
+        return other.cell
 
     def join(self, group: str) -> None:
         """Be a member of ``group``, which `ActorSystem.publish` tells; an end of this actor leaves it."""

@@ -7,7 +7,6 @@ Not here: messages and turns (`_cell`), restart decisions (`_supervisor`).
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from swactor._actor import Actor
 from swactor._context import Context
 from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError
 from swactor._hook import Hook, run_hook
@@ -25,7 +25,6 @@ from swactor._messages import (
     KILLED,
     STOPPED,
     ChildDown,
-    Down,
     ExitReason,
     LinkDown,
     Signal,
@@ -33,12 +32,12 @@ from swactor._messages import (
     error_text,
 )
 from swactor._moments import ActorFailed, ActorSpawned, ActorStopped, ActorStuck
+from swactor._states import DOWN, ENDED, RUNNING, STARTING, STOPPING
 
 if TYPE_CHECKING:
-    from swactor._actor import Actor
     from swactor._cell import Cell
     from swactor._mailbox import Mailbox
-    from swactor._ref import ActorRef, LocalRef
+    from swactor._ref import LocalRef
     from swactor._system import ActorSystem
     from swactor._timers import Timers
     from swactor.abc import Cancellable, Waiter
@@ -51,25 +50,9 @@ CANCEL_WAIT_S = 1.0
 """How long a cancelled actor may take to notice before the system goes on without it."""
 ERROR_TEXT_MAX = 2_000
 """Characters of an exception's text that go into an event."""
+GONE: Final[Actor[Any]] = Actor()
+"""Stands for the instance of an actor that has ended."""
 ASKED_TO_STOP: Final = ExitReason(STOPPED)
-
-
-class LifeState(enum.Enum):
-    """Where in its life an actor is."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    DOWN = "down"
-    """Ended, but its supervisor may start it again; the mailbox is kept."""
-    ENDED = "ended"
-
-
-STARTING: Final = LifeState.STARTING
-RUNNING: Final = LifeState.RUNNING  # an attribute of an Enum class is found by a search, on Python 3.11
-STOPPING: Final = LifeState.STOPPING
-DOWN: Final = LifeState.DOWN
-ENDED: Final = LifeState.ENDED
 
 
 class Life:
@@ -85,7 +68,6 @@ class Life:
         "_reason",
         "_serve_task",
         "_start_waiter",
-        "_ties",
         "_timers",
         "actor",
         "child_policy",
@@ -102,6 +84,7 @@ class Life:
         "state",
         "supervised",
         "system",
+        "ties",
     )
 
     def __init__(self, system: ActorSystem, actor: Actor[Any], parent: Cell | None, serial: int) -> None:
@@ -135,7 +118,7 @@ class Life:
         """The timer at which something else is tried: a stop after a drain, a cancellation after a stop."""
         self._start_waiter: Waiter[None] | None = None
         self._end_waiters: list[Waiter[ExitReason]] | None = None
-        self._ties: Ties | None = None
+        self.ties: Ties | None = None
 
     @property
     def path(self) -> str:
@@ -332,7 +315,7 @@ class Life:
         """Whether this actor fails because a child did: not the root, nor one that is told `Down` anyway."""
         if (self.state is not STARTING and self.state is not RUNNING) or self.parent is None:
             return False
-        is_watched = down.watched or (self._ties is not None and down.cell.ref in self._ties.watching)
+        is_watched = down.watched or (self.ties is not None and down.cell.ref in self.ties.watching)
         return down.reason.abnormal and not is_watched
 
     def forget_child(self, child: Cell) -> None:
@@ -383,8 +366,8 @@ class Life:
             self._fail_replies()
         if self._timers is not None:
             self._timers.cancel_all()  # those that on_stop may have started
-        if self._ties is not None:
-            self._ties.end_life(self.ref, self.reason)
+        if self.ties is not None:
+            self.ties.end_life(self.ref, self.reason)
         if self.supervised and self.parent is not None:
             self.state = DOWN
             self.parent.signal(ChildDown(self.ref.cell, self.reason, watched=False))
@@ -407,7 +390,7 @@ class Life:
             self.system.emit(
                 ActorStopped(actor=self.path, actor_type=self.kind.name, reason=reason.kind.value)
             )
-        ties, self._ties = self._ties, None
+        ties, self.ties = self.ties, None
         watched = False
         if ties is not None:
             watched = self.parent is not None and self.parent.ref in ties.watchers
@@ -415,7 +398,8 @@ class Life:
         if self._end_waiters is not None:
             for waiter in self._end_waiters:
                 waiter.set(reason)
-        self._context = self._timers = self._end_waiters = self.children = None
+        self.actor = GONE  # whoever keeps the address of a dead actor keeps none of its state
+        self._context = self._timers = self._end_waiters = self.children = self.mailbox = None
         if self.parent is not None and not self.supervised:
             self.parent.child_ended(self.ref.cell, reason, watched=watched)
 
@@ -435,57 +419,6 @@ class Life:
         finally:
             if self._end_waiters is not None:
                 self._end_waiters.remove(waiter)
-
-    # -- who is tied to it --------------------------------------------------------------------------------
-
-    @property
-    def ties(self) -> Ties:
-        """Whom this actor watches and is linked to, and who watches it."""
-        if self._ties is None:
-            self._ties = Ties()
-        return self._ties
-
-    def watch(self, other: ActorRef[Any]) -> None:
-        """Have this actor told when ``other`` ends; an end of this life of the actor ends the watching."""
-        self.ties.watching[other] = None
-        other.add_watcher(self.ref)
-
-    def unwatch(self, other: ActorRef[Any]) -> None:
-        """Do not have it told after all."""
-        self.ties.watching.pop(other, None)
-        other.remove_watcher(self.ref)
-
-    def add_watcher(self, watcher: ActorRef[Any]) -> None:
-        """Tell ``watcher`` when this actor has ended; at once when it has."""
-        if self.state is ENDED:
-            watcher.notify_down(Down(self.ref, self.reason))
-        else:
-            self.ties.watchers[watcher] = None
-
-    def remove_watcher(self, watcher: ActorRef[Any]) -> None:
-        """Do not tell ``watcher`` after all."""
-        if self._ties is not None:
-            self._ties.watchers.pop(watcher, None)
-
-    def link(self, other: LocalRef[Any]) -> None:
-        """Let this life and that of ``other`` fail together; at once when the other has already."""
-        cell = other.cell
-        if cell.state is DOWN or cell.state is ENDED:
-            if cell.reason.abnormal:
-                self.signal(LinkDown(other, cell.reason))
-        else:
-            self.ties.links[other] = None
-            cell.ties.links[self.ref] = None
-
-    def unlink(self, other: LocalRef[Any]) -> None:
-        """Let them not, after all."""
-        self.unlinked(other)
-        other.cell.unlinked(self.ref)
-
-    def unlinked(self, other: LocalRef[Any]) -> None:
-        """The link with ``other`` is no more."""
-        if self._ties is not None:
-            self._ties.links.pop(other, None)
 
     def link_down(self, down: LinkDown) -> None:
         """The other end of a link failed, so this actor fails."""

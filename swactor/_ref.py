@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from swactor._errors import AskCircleError, MailboxFullError
+from swactor._links import add_watcher, remove_watcher
 from swactor._messages import Down, Request
 from swactor._reply import Ask
 
@@ -154,11 +155,11 @@ class LocalRef(ActorRef[M_contra]):
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
         """See `ActorRef.add_watcher`."""
-        self.cell.add_watcher(watcher)
+        add_watcher(self.cell, watcher)
 
     def remove_watcher(self, watcher: ActorRef[Any]) -> None:
         """See `ActorRef.remove_watcher`."""
-        self.cell.remove_watcher(watcher)
+        remove_watcher(self.cell, watcher)
 
     def notify_down(self, down: Down) -> None:
         """Put ``down`` into the system lane."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from swactor._actor import Actor
 from swactor._cell import Cell
 from swactor._errors import RestartBudgetSpentError, SwactorError
-from swactor._life import DOWN, RUNNING
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Request, Stop
 from swactor._moments import ActorRestarted
@@ -28,6 +27,7 @@ from swactor._restart import (
     affected,
     wants_restart,
 )
+from swactor._states import DOWN, RUNNING
 
 if TYPE_CHECKING:
     from swactor._context import Context

@@ -18,7 +18,7 @@ import anyio
 from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
 from swactor._errors import MailboxFullError, SystemStoppingError
-from swactor._life import ASKED_TO_STOP, ENDED, RUNNING, STARTING
+from swactor._life import ASKED_TO_STOP
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitReason, Stop
@@ -28,6 +28,7 @@ from swactor._ports import SystemClock, SystemRandom
 from swactor._ref import LocalRef
 from swactor._reply import Deadlines
 from swactor._runqueue import RunQueue
+from swactor._states import ENDED, RUNNING, STARTING
 from swactor._statistics import Readings, SystemStatistics
 from swactor._watchdog import BlockReport
 
