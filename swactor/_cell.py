@@ -7,13 +7,14 @@ Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from swactor._errors import ActorDeadError
 from swactor._life import ASKED_TO_STOP, Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
     KILLED,
+    NOTHING,
     ChildDown,
     Down,
     Drained,
@@ -25,9 +26,10 @@ from swactor._messages import (
     Stop,
     TimerFired,
 )
-from swactor._ref import LocalRef, running_cell
+from swactor._ref import LocalRef
 from swactor._reply import Ask, Reply
-from swactor._runqueue import TURN_MESSAGES, Hold
+from swactor._runqueue import TURN_MESSAGES
+from swactor._serving import serve
 from swactor._states import ENDED, RUNNING, STARTING, STOPPING
 from swactor._timers import Timers
 
@@ -36,21 +38,18 @@ if TYPE_CHECKING:
     from swactor._system import ActorSystem
     from swactor.abc import Parker
 
-NOTHING: Final = object()
-"""What is left of an envelope that needs no handling."""
-
 
 class Cell(Life):
     """The runtime's side of one actor."""
 
     __slots__ = (
         "_deferred",
-        "_downs",
         "_parker",
         "_queued",
         "_signals",
         "asking",
         "current",
+        "downs",
         "handled",
         "policy",
         "reply",
@@ -70,7 +69,8 @@ class Cell(Life):
         """The message that an asynchronous handler is busy with."""
         self.reply: Reply[Any] | None = None
         self._signals: list[Signal] | None = None
-        self._downs: list[Down] | None = None
+        self.downs: list[Down] | None = None
+        """Ends that it is to be told of, ahead of user messages."""
         self._deferred: dict[Reply[Any], None] | None = None
         self.run_queue = system.run_queue
         self._queued = False
@@ -174,6 +174,7 @@ class Cell(Life):
             self._enqueue()
             mailbox.since_ns = self.run_queue.now_ns
         elif self._parker is not None:
+            mailbox.woken_at = self.handled
             mailbox.since_ns = self.system.clock.monotonic_ns()
             self._parker.unpark()
         else:
@@ -185,7 +186,7 @@ class Cell(Life):
         mailbox.since_ns = self.system.clock.monotonic_ns()
         self._parker = self.system.loop.parker()
         self._serve_task = self.system.loop.start_task(
-            self._serve(self._parker), name=self.name or self.kind.name
+            serve(self, self._parker), name=self.name or self.kind.name
         )
 
     def _enqueue(self) -> None:
@@ -202,7 +203,7 @@ class Cell(Life):
 
         An asynchronous actor only acts on signals here: its task handles the messages.
         """
-        if self._signals or self._downs:
+        if self._signals or self.downs:
             self._see_to_signals()
             if self._signals:  # others have their turn first, so that a circle of signals stops nobody else
                 return True
@@ -226,9 +227,9 @@ class Cell(Life):
                             self.reply = None
                             if message.held_in is None:  # else the reply was deferred
                                 message.send(answer)
-                    elif (body := self._opened(message)) is not NOTHING:
+                    elif (body := self.opened(message)) is not NOTHING:
                         handle(context, body)
-                    elif self._is_interrupted():
+                    elif self.is_interrupted():
                         left += 1
                         break
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
@@ -253,75 +254,22 @@ class Cell(Life):
                 self._act_on(signal)
             except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
                 self._fail(error)
-        if self._downs and not self.kind.waits:
+        if self.downs and not self.kind.waits:
             self._handle_downs()
 
     def _handle_downs(self) -> None:
         """Handle what overtakes user messages, until a signal comes or the actor ends."""
-        while self._downs and not self._signals and self.state is RUNNING:
-            down = self._downs.pop(0)
+        while self.downs and not self._signals and self.state is RUNNING:
+            down = self.downs.pop(0)
             self.handled += 1
             try:
                 self.actor.on_message(self.context, down)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
                 self._handler_failed(error, down)
 
-    # -- an asynchronous actor's task ---------------------------------------------------------------------
+    # -- both ---------------------------------------------------------------------------------------------
 
-    async def _serve(self, parker: Parker) -> None:
-        """Handle messages one after the other, parked in between, until the actor stops."""
-        running_cell.set(self)
-        era, mailbox = self._era, self.opened_mailbox()
-        handle: Any = self.actor.on_message  # it is ``async def``
-        context, hold = self.context, Hold()
-        message: object = None
-        try:
-            while self.state is RUNNING and era == self._era:
-                if self._downs:
-                    self.current = message = self._downs.pop(0)
-                    self.handled += 1
-                    await handle(context, message)
-                lane, first = mailbox.lane, self.handled + 1
-                last = first + (len(lane) if len(lane) < TURN_MESSAGES else TURN_MESSAGES)  # noqa: FURB136 - `min` is felt
-                for handled in range(first, last):
-                    message = lane.popleft()
-                    if type(message) not in KEPT:
-                        self.current = message
-                        self.handled = handled
-                        await handle(context, message)
-                    elif (body := self._opened(message)) is not NOTHING:
-                        self.current = body
-                        self.handled = handled
-                        answer = await handle(context, body)
-                        if type(message) is Ask:
-                            if self.reply is message:  # else this life was given up meanwhile
-                                self.reply = None
-                            if message.held_in is None:
-                                message.send(answer)
-                    elif era != self._era or self._is_interrupted():
-                        break
-                if era != self._era:
-                    return
-                self.current = None
-                if mailbox.room is not None:
-                    mailbox.announce_room()
-                if self._downs or self.state is not RUNNING:
-                    continue
-                if not lane:
-                    self.ref.lane = None
-                    await parker.park()
-                elif hold.ends(mailbox.note_turn(TURN_MESSAGES, self.system.clock.monotonic_ns())):
-                    self.system.loop.call_soon(parker.unpark)
-                    await parker.park()
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
-            if era == self._era:
-                era = -1
-                self._serving_ended(error, message)
-        finally:
-            if era == self._era:  # else it was given up, and another life may be under way
-                self._serving_ended()
-
-    def _serving_ended(self, error: Exception | None = None, message: object = None) -> None:
+    def serving_ended(self, error: Exception | None = None, message: object = None) -> None:
         """The task is done: its handler failed, the actor is to stop, or somebody cancelled the task."""
         self._serve_task = self._parker = self.current = None
         was_running = self.state is RUNNING
@@ -332,9 +280,7 @@ class Cell(Life):
         if not was_running:
             self._stop_next_child()
 
-    # -- both ---------------------------------------------------------------------------------------------
-
-    def _opened(self, envelope: object) -> object:
+    def opened(self, envelope: object) -> object:
         """Return the message that is to be handled; `NOTHING` when the runtime only spoke to itself."""
         match envelope:
             case Ask():
@@ -351,9 +297,9 @@ class Cell(Life):
                     self._see_to_signals()
         return NOTHING
 
-    def _is_interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether there is something to see to before the next message."""
-        return bool(self._signals or self._downs) or self.state is not RUNNING
+        return bool(self._signals or self.downs) or self.state is not RUNNING
 
     def defer(self, reply: Reply[Any]) -> None:
         """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""
@@ -395,16 +341,16 @@ class Cell(Life):
     def _hear_down(self, down: Down) -> None:
         if self.ties is not None:
             self.ties.watching.pop(down.ref, None)
-        if self._downs is None:
-            self._downs = []
-        self._downs.append(down)
+        if self.downs is None:
+            self.downs = []
+        self.downs.append(down)
         if self.state is RUNNING and self.kind.waits:
             self.opened_mailbox().interrupt()
             if self.ref.lane is None:
                 self._awake()
 
     def _begin_work(self) -> None:
-        if self._downs or (self.mailbox is not None and self.mailbox.lane):
+        if self.downs or (self.mailbox is not None and self.mailbox.lane):
             self._awake()
 
     def _quit_work(self) -> None:
@@ -418,7 +364,7 @@ class Cell(Life):
             self.mailbox.abandon_lane()
 
     def _end_work(self) -> None:
-        self._downs = None
+        self.downs = None
         if self.mailbox is not None:
             for message in self.mailbox.empty_out():
                 self._bury(message)

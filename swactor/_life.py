@@ -61,7 +61,6 @@ class Life:
     __slots__ = (
         "_context",
         "_end_waiters",
-        "_era",
         "_grace_s",
         "_hook",
         "_patience",
@@ -72,6 +71,7 @@ class Life:
         "actor",
         "child_policy",
         "children",
+        "era",
         "grace_s",
         "kind",
         "mailbox",
@@ -102,7 +102,7 @@ class Life:
         self.grace_s: float | None = None
         """What it is given to stop when its parent does; None: what the parent was given."""
         self._grace_s = DEFAULT_GRACE_S
-        self._era = 0
+        self.era = 0
         """Counts how often a task of this actor was given up; such a task finds itself in another era."""
         self.ref: LocalRef[Any]
         self.mailbox: Mailbox | None = None
@@ -349,7 +349,7 @@ class Life:
         self._patience = self.system.loop.call_later(CANCEL_WAIT_S, self._abandon)
 
     def _abandon(self) -> None:
-        self._era += 1
+        self.era += 1
         if self._hook is not None:
             self._hook.give_up()
         self._serve_task = self._hook = None

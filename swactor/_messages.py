@@ -145,6 +145,10 @@ class LinkDown:
         self.reason = reason
 
 
+NOTHING: Final = object()
+"""What is left of an envelope that needs no handling."""
+
+
 class Interrupt:
     """Stands at the head of a user lane: look up from the messages, something else has happened."""
 

@@ -30,28 +30,6 @@ INLINE_LOOKS = 8
 """The same for what an ask runs inline before it waits like everybody else."""
 TURNS_A_LOOK: Final = range(8)
 """Short turns between two looks at the clock; after a full turn there is a look each time."""
-HOLD_TURNS = 16
-"""Full turns that one task takes at most before it leaves the loop to others."""
-
-
-class Hold:
-    """How long one task that never has to wait may hold the event loop: as long as a drain of the queue."""
-
-    __slots__ = ("_ends_ns", "_turns")
-
-    def __init__(self) -> None:
-        self._ends_ns = 0
-        self._turns = 0
-
-    def ends(self, now_ns: int) -> bool:
-        """Take note of a full turn; return whether it was the last before others must have their chance."""
-        if not self._turns:
-            self._ends_ns = now_ns + DRAIN_BUDGET_NS
-        self._turns += 1
-        if self._turns < HOLD_TURNS and now_ns < self._ends_ns:
-            return False
-        self._turns = 0
-        return True
 
 
 class RunQueue:

@@ -36,7 +36,7 @@ STACK_CHARS_MAX = 8_000
 """Characters of a stack that go into an event; the innermost calls are kept."""
 LOOKS_A_BOUND = 4
 """How often the watchdog asks the loop within its bound."""
-_OURS: Final = frozenset({"swactor._cell", "swactor._life", "swactor._hook"})
+_OURS: Final = frozenset({"swactor._cell", "swactor._serving", "swactor._life", "swactor._hook"})
 """The modules whose frames know which actor is running."""
 
 
@@ -129,7 +129,8 @@ def _running(frame: FrameType) -> tuple[Cell | None, object]:
             if message is None:
                 found = next((local[name] for name in ("message", "envelope", "down") if name in local), None)
                 message = found.message if isinstance(found, Ask | TimerFired) else found
-            if isinstance(local.get("self"), Cell):
-                return local["self"], message
+            cell = local.get("cell", local.get("self"))
+            if isinstance(cell, Cell):
+                return cell, message
         here = here.f_back
     return None, None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from swactor import SystemClock, SystemRandom
-from swactor.abc import Clock, Loop, Random
+from swactor import SystemClock, SystemRandom, ThreadWatchdog
+from swactor.abc import Clock, Loop, Random, Watchdog
 from swactor.cluster.transport import Transport
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import DiskSpool, MemorySpool, Spool
@@ -37,6 +37,7 @@ class Ports:
     spawner: Callable[[Loop], Spawner]
     proc: ProcRoot = field(default_factory=EmptyProc)
     units: ProcUnits = field(default_factory=ProcUnits)
+    watchdog: Watchdog | None = None
     transport: Transport | None = None
     sink: Sink | None = None
     spool_root: Path | None = None
@@ -73,6 +74,7 @@ def production_ports(
         spawner=LinuxSpawner,
         proc=LinuxProc(),
         units=kernel_units(),
+        watchdog=ThreadWatchdog(),
         transport=transport,
         sink=HttpSink(url, clock=clock, token=token) if url else None,
         spool_root=Path(spool) if spool else None,

@@ -77,7 +77,9 @@ async def running_node(
     """Put a node together, recorder first so that it sees everything, and take it apart in reverse."""
     if ports.transport is None:
         raise ValueError("a node of the pipeline needs a transport")
-    async with ActorSystem(clock=ports.clock, random=ports.random, name=role) as system:
+    async with ActorSystem(
+        clock=ports.clock, random=ports.random, watchdog=ports.watchdog, name=role
+    ) as system:
         cluster = Cluster(
             system,
             ports.transport,

@@ -8,7 +8,7 @@ import os
 
 import anyio
 
-from swactor import ActorSystem
+from swactor import ActorSystem, ThreadWatchdog
 from swactor_diag.cli._service import StopSignal, announce, service_node_id
 from swactor_diag.cli.console import CommandError, Exit, say
 from swactor_diag.collector.config import CollectorConfig, ConfigError
@@ -42,7 +42,7 @@ async def _serve(config: CollectorConfig, run_id: str | None) -> None:
                 announce("collector", server.url, notes=notes)
                 why = await stop.wait()
             else:
-                async with ActorSystem(name="collector") as system:
+                async with ActorSystem(watchdog=ThreadWatchdog(), name="collector") as system:
                     diagnostics = await _become_node(system, server, config=config, run_id=run_id)
                     announce("collector", server.url, notes=f"{notes}, node of run {run_id}")
                     why = await stop.wait()

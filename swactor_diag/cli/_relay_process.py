@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from swactor import ActorSystem, Event
+from swactor import ActorSystem, Event, ThreadWatchdog
 from swactor.relay import RelayConfig, RelayConfigError
 from swactor.relay.server import RelayServer
 from swactor_diag.cli._service import StopSignal, announce, read_token
@@ -61,7 +61,7 @@ def serve(options: RelayOptions) -> None:
 
 async def _serve(config: RelayConfig, options: RelayOptions) -> None:
     with StopSignal() as stop:
-        async with ActorSystem(name="relay") as system:
+        async with ActorSystem(watchdog=ThreadWatchdog(), name="relay") as system:
             early = _EarlyEvents(system)
             relay = RelayServer(config, emit=early.emit, clock=system.clock, random=system.random)
             await _listen(relay)

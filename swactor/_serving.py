@@ -1,0 +1,98 @@
+"""The task of an asynchronous actor: started with its first message, parked while there is nothing to do.
+
+Owns: the loop around ``async def on_message``, and how long it may keep the event loop from others.
+Not here: what a synchronous actor does instead (`Cell.take_turn`), who wakes the task (`Cell.accept`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from swactor._mailbox import KEPT
+from swactor._messages import NOTHING
+from swactor._ref import running_cell
+from swactor._reply import Ask
+from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
+from swactor._states import RUNNING
+
+if TYPE_CHECKING:
+    from swactor._cell import Cell
+    from swactor.abc import Parker
+
+HOLD_TURNS = 16
+"""Full turns that one task takes at most before it leaves the loop to others."""
+
+
+class Hold:
+    """How long one task that never has to wait may hold the event loop: as long as a drain of the queue."""
+
+    __slots__ = ("_ends_ns", "_turns")
+
+    def __init__(self) -> None:
+        self._ends_ns = 0
+        self._turns = 0
+
+    def ends(self, now_ns: int) -> bool:
+        """Take note of a full turn; return whether it was the last before others must have their chance."""
+        if not self._turns:
+            self._ends_ns = now_ns + DRAIN_BUDGET_NS
+        self._turns += 1
+        if self._turns < HOLD_TURNS and now_ns < self._ends_ns:
+            return False
+        self._turns = 0
+        return True
+
+
+async def serve(cell: Cell, parker: Parker) -> None:
+    """Handle messages of ``cell`` one after the other, parked in between, until the actor stops."""
+    running_cell.set(cell)
+    era, mailbox = cell.era, cell.opened_mailbox()
+    handle: Any = cell.actor.on_message  # it is ``async def``
+    context, hold = cell.context, Hold()
+    message: object = None
+    try:
+        while cell.state is RUNNING and era == cell.era:
+            if cell.downs:
+                cell.current = message = cell.downs.pop(0)
+                cell.handled += 1
+                await handle(context, message)
+                continue
+            lane, first = mailbox.lane, cell.handled + 1
+            last = first + (len(lane) if len(lane) < TURN_MESSAGES else TURN_MESSAGES)  # noqa: FURB136 - `min` would be felt
+            for handled in range(first, last):
+                message = lane.popleft()
+                if type(message) not in KEPT:
+                    cell.current = message
+                    cell.handled = handled
+                    await handle(context, message)
+                elif (body := cell.opened(message)) is not NOTHING:
+                    cell.current = body
+                    cell.handled = handled
+                    answer = await handle(context, body)
+                    if type(message) is Ask:
+                        if cell.reply is message:  # else this life was given up meanwhile
+                            cell.reply = None
+                        if message.held_in is None:
+                            message.send(answer)
+                elif era != cell.era or cell.is_interrupted():
+                    break
+            if era != cell.era:
+                return
+            cell.current = None
+            if mailbox.room is not None:
+                mailbox.announce_room()
+            if cell.downs or cell.state is not RUNNING:
+                continue
+            if not lane:
+                cell.ref.lane = None
+                await parker.park()
+            elif hold.ends(mailbox.note_turn(TURN_MESSAGES, cell.system.clock.monotonic_ns())):
+                cell.system.loop.call_soon(parker.unpark)
+                await parker.park()
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
+        if era == cell.era:
+            era = -1
+            cell.serving_ended(error, message)
+    finally:
+        if era == cell.era:  # else it was given up, and another life may be under way
+            cell.serving_ended()
