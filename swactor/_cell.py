@@ -297,6 +297,14 @@ class Cell(Life):
                     self._see_to_signals()
         return NOTHING
 
+    def answer(self, envelope: object, answer: object) -> None:
+        """The handler has returned: that is the reply, if one is waited for and was not deferred."""
+        if isinstance(envelope, Ask):
+            if self.reply is envelope:  # else this life was given up meanwhile
+                self.reply = None
+            if envelope.held_in is None:
+                envelope.send(answer)
+
     def is_interrupted(self) -> bool:
         """Whether there is something to see to before the next message."""
         return bool(self._signals or self.downs) or self.state is not RUNNING

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from swactor._mailbox import KEPT
 from swactor._messages import NOTHING
 from swactor._ref import running_cell
-from swactor._reply import Ask
 from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
 from swactor._states import RUNNING
 
@@ -68,12 +67,7 @@ async def serve(cell: Cell, parker: Parker) -> None:
                 elif (body := cell.opened(message)) is not NOTHING:
                     cell.current = body
                     cell.handled = handled
-                    answer = await handle(context, body)
-                    if type(message) is Ask:
-                        if cell.reply is message:  # else this life was given up meanwhile
-                            cell.reply = None
-                        if message.held_in is None:
-                            message.send(answer)
+                    cell.answer(message, await handle(context, body))
                 elif era != cell.era or cell.is_interrupted():
                     break
             if era != cell.era:

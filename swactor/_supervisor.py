@@ -14,7 +14,7 @@ from swactor._actor import Actor
 from swactor._cell import Cell
 from swactor._errors import RestartBudgetSpentError, SwactorError
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
-from swactor._messages import ExitKind, ExitReason, Request, Stop
+from swactor._messages import COMPLETED, ExitKind, ExitReason, Request, Stop
 from swactor._moments import ActorRestarted
 from swactor._ref import ActorRef
 from swactor._restart import (
@@ -215,12 +215,18 @@ class Supervisor(Actor[SupervisorMessage]):
             child = self._children.get(child_id)
             if child is None:
                 continue  # it was stopped for good meanwhile
-            if child.spec.restart is TEMPORARY:
+            if child.spec.restart is TEMPORARY or self._had_finished(child):
                 self._let_go(child_id)
                 continue
             if self._ctx.system.observers:
                 self._ctx.emit(_restarted(child.cell, delay_s))
             child.cell.restart(child.spec.factory())
+
+    @staticmethod
+    def _had_finished(child: _Child) -> bool:
+        """Whether it had come to an end of its own, for good, just before another one failed."""
+        reason = child.cell.reason
+        return reason.kind is COMPLETED and not wants_restart(child.spec.restart, reason)
 
     def _carry_out(self, plan: _Plan) -> None:
         """The delay is over: start what is to be started, then see to who came down meanwhile."""

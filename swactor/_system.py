@@ -295,10 +295,21 @@ class ActorSystem:
         behind, reported as `ActorStuck`, and named in what is returned.
         """
         if self._root is not None:
+            self._root.signal(Stop(ASKED_TO_STOP, self._grace_s))
             with anyio.CancelScope(shield=True):
-                self._root.signal(Stop(ASKED_TO_STOP, self._grace_s))
-                await self._root.wait_ended()
-            self.deadlines.close()
-            if self._watchdog is not None:
-                self._watchdog.stop()
+                await self._see_out(self._root)
         return ShutdownReport(tuple(self._stuck))
+
+    async def _see_out(self, root: Cell) -> None:
+        """Wait for the end; a cancellation, which asyncio delivers in spite of the shield, comes after it."""
+        cancelled: BaseException | None = None
+        while root.state is not ENDED:
+            try:
+                await root.wait_ended()
+            except anyio.get_cancelled_exc_class() as error:
+                cancelled = error
+        self.deadlines.close()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        if cancelled is not None:
+            raise cancelled
