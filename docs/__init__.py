@@ -1,0 +1,1 @@
+"""The pages of the documentation, and the few programs that keep them true."""
