@@ -4,6 +4,7 @@
 #   make demo                          run a three-stage pipeline on this machine, end with its bundle
 #   make demo PROMPT="What is a relay?"
 #   make test                          format, lint, types, layers, tests
+#   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
@@ -12,7 +13,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim bench clean
+.PHONY: help demo test check format lint types layers tests sim docs bench clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -73,6 +74,9 @@ layers: $(VENV)/installed-dev
 tests: $(VENV)/installed-dev
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+docs: $(VENV)/installed
+	@$(BIN)/python -m docs.tables
 
 bench: $(VENV)/installed-bench
 	@$(BIN)/python benches/runtime.py $(BENCH)

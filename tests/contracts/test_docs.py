@@ -1,4 +1,4 @@
-"""The pages must be true: what they show runs on every loop, what they link to exists."""
+"""The pages must be true: what they show runs on every loop, and what follows from the code is up to date."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from docs.pages import PAGES, Example, examples
+from docs.pages import PAGES, Example, examples, with_parts
+from docs.tables import PARTS, written
 
 RUN = ("diagnostics.md", "testing.md")
 """The pages whose examples are whole programs."""
@@ -20,6 +21,16 @@ def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[
 @pytest.mark.parametrize("example", [found for page in RUN for found in examples(PAGES / page)], ids=str)
 async def test_an_example_runs_on_every_loop(example: Example) -> None:
     await example.run()
+
+
+@pytest.mark.parametrize("page", PARTS)
+def test_the_tables_of_a_page_say_what_the_code_does(page: str) -> None:
+    assert (PAGES / page).read_text(encoding="utf-8") == written(PAGES / page), "run `make docs`"
+
+
+def test_a_table_without_a_place_on_its_page_is_noticed() -> None:
+    with pytest.raises(ValueError, match="no place for 'delays'"):
+        with_parts("a page without it", {"delays": "| a table |"})
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
