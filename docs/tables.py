@@ -4,14 +4,70 @@ Owns: what each table says. Not here: where it stands on its page (`pages`).
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from docs.pages import PAGES, with_parts
-from swactor import ActorRef, MailboxPolicy
+from swactor import (
+    ActorRef,
+    Backoff,
+    ExitKind,
+    ExitReason,
+    MailboxPolicy,
+    RestartBudget,
+    RestartKind,
+    Strategy,
+)
 from swactor._life import CANCEL_WAIT_S, DEFAULT_GRACE_S
+from swactor._restart import affected, wants_restart
 from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
 from swactor._serving import HOLD_TURNS
+
+CHILDREN = ("a", "b", "c")
+ENDED = "b"
+"""The child of whose end the tables tell."""
+CHILD_ENDS = tuple(kind for kind in ExitKind if kind is not ExitKind.NODE_DOWN)
+"""How a child can end; a remote actor is nobody's child."""
+
+
+def restarts() -> str:
+    """Who is started again: restart kind and exit by strategy."""
+    rows = [
+        (f"`{kind.name}`", f"`{end.name}`", *(_started(strategy, kind, end) for strategy in Strategy))
+        for kind in RestartKind
+        for end in CHILD_ENDS
+    ]
+    return _table(("`b` is", "it ends", *(f"`{strategy.name}`" for strategy in Strategy)), rows)
+
+
+def _started(strategy: Strategy, kind: RestartKind, end: ExitKind) -> str:
+    if not wants_restart(kind, ExitReason(end)):
+        return "nobody"
+    return _names(affected(strategy, CHILDREN, ENDED))
+
+
+def orders() -> str:
+    """In which order children are stopped and started, by strategy."""
+    rows = []
+    for strategy in Strategy:
+        started = affected(strategy, CHILDREN, ENDED)
+        stopped = [child for child in reversed(started) if child != ENDED]
+        rows.append((f"`{strategy.name}`", _names(stopped) or "nobody", _names(started)))
+    return _table(("strategy", "stopped, one after the other", "then started, one after the other"), rows)
+
+
+def delays() -> str:
+    """How long each restart of the default budget waits by the default backoff."""
+    budget, backoff = RestartBudget(), Backoff()
+    rows = [
+        (
+            str(attempt + 1),
+            f"{backoff.delay_s(attempt, 1.0):g} s",
+            f"{backoff.delay_s(attempt, 0.0):g} s",
+        )
+        for attempt in range(budget.restarts_max)
+    ]
+    return _table((f"restart within {budget.period_s:g} s", "waits more than", "at most"), rows)
 
 
 def limits() -> str:
@@ -31,6 +87,7 @@ def limits() -> str:
 
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "actors.md": {"limits": limits},
+    "supervision.md": {"restarts": restarts, "orders": orders, "delays": delays},
 }
 """Every generated part, by page and name."""
 
@@ -39,6 +96,10 @@ def written(page: Path) -> str:
     """Return the text of ``page`` as it has to be."""
     parts = {name: make() for name, make in PARTS[page.name].items()}
     return with_parts(page.read_text(encoding="utf-8"), parts)
+
+
+def _names(children: Iterable[str]) -> str:
+    return ", ".join(f"`{child}`" for child in children)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

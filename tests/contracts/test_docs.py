@@ -9,7 +9,7 @@ import pytest
 from docs.pages import PAGES, Example, examples, with_parts
 from docs.tables import PARTS, written
 
-RUN = ("diagnostics.md", "testing.md")
+RUN = ("diagnostics.md", "supervision.md", "testing.md")
 """The pages whose examples are whole programs."""
 
 
