@@ -9,7 +9,7 @@ import pytest
 from docs.pages import PAGES, Example, examples, with_parts
 from docs.tables import PARTS, written
 
-RUN = ("diagnostics.md", "supervision.md", "testing.md")
+RUN = ("cookbook.md", "diagnostics.md", "supervision.md", "testing.md")
 """The pages whose examples are whole programs."""
 
 
@@ -21,6 +21,12 @@ def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[
 @pytest.mark.parametrize("example", [found for page in RUN for found in examples(PAGES / page)], ids=str)
 async def test_an_example_runs_on_every_loop(example: Example) -> None:
     await example.run()
+
+
+def test_a_pattern_of_the_cookbook_fits_on_a_screen() -> None:
+    for pattern in examples(PAGES / "cookbook.md"):
+        code = [line for line in pattern.source.splitlines() if not re.match(r"$|import |from ", line)]
+        assert len(code) <= 30, pattern
 
 
 @pytest.mark.parametrize("page", PARTS)
