@@ -9,7 +9,7 @@ import pytest
 from docs.pages import PAGES, Example, examples, with_parts
 from docs.tables import PARTS, written
 
-RUN = ("cookbook.md", "diagnostics.md", "supervision.md", "testing.md")
+RUN = ("cookbook.md", "diagnostics.md", "migration.md", "supervision.md", "testing.md")
 """The pages whose examples are whole programs."""
 
 
