@@ -21,7 +21,7 @@ from swactor import (
 from swactor._life import CANCEL_WAIT_S, DEFAULT_GRACE_S
 from swactor._restart import affected, wants_restart
 from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
-from swactor._serving import HOLD_TURNS
+from swactor._serving import BATCH_MESSAGES, HOLD_BATCHES
 
 CHILDREN = ("a", "b", "c")
 ENDED = "b"
@@ -76,7 +76,11 @@ def limits() -> str:
     rows = [
         ("messages in one turn of an actor", f"{TURN_MESSAGES}", ""),
         ("budget of one drain of the run queue", f"{DRAIN_BUDGET_NS / 1e6:g} ms", ""),
-        ("turns of an asynchronous actor that never waits, within that budget", f"{HOLD_TURNS}", ""),
+        (
+            "messages that an asynchronous actor handles without waiting, within that budget",
+            f"{BATCH_MESSAGES * HOLD_BATCHES:,}",
+            "",
+        ),
         ("messages in a mailbox", f"{MailboxPolicy().capacity:,}", "`mailbox=MailboxPolicy(capacity)`"),
         ("time for a reply", f"{timeout_s:g} s", "`ask(..., timeout_s=)`"),
         ("grace of a stop", f"{DEFAULT_GRACE_S:g} s", "`grace_s=`, `ChildSpec(shutdown_grace_s=)`"),

@@ -28,7 +28,7 @@ from swactor._messages import (
 )
 from swactor._ref import LocalRef
 from swactor._reply import Ask, Reply
-from swactor._runqueue import TURN_MESSAGES
+from swactor._runqueue import LONG_TURN, TURN_MESSAGES
 from swactor._serving import serve
 from swactor._states import ENDED, RUNNING, STARTING, STOPPING
 from swactor._timers import Timers
@@ -102,8 +102,7 @@ class Cell(Life):
 
     def accept(self, message: object) -> bool:
         """Take a user message, or say False when the mailbox refuses; a dead actor makes it a dead letter."""
-        state = self.state
-        if state is RUNNING and self.ref.lane is None:  # nothing waits, and nobody is on the way to look
+        if self.state is RUNNING and self.ref.lane is None:  # nothing waits, and nobody is on the way to look
             mailbox = self.mailbox or self.opened_mailbox()
             self.ref.lane = lane = mailbox.lane
             lane.append(message)
@@ -122,10 +121,15 @@ class Cell(Life):
             else:
                 self._start_serving(mailbox)
             return True
-        if state is ENDED or (state is STOPPING and not self.supervised):
+        if self.is_deaf:
             self._bury(message)
             return True
         return self.opened_mailbox().put(message)
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether what is sent becomes a dead letter: the actor has ended, or will not be started again."""
+        return self.state is ENDED or (self.state is STOPPING and not self.supervised)
 
     def force(self, message: TimerFired | Drained) -> None:
         """Take something that must not be lost, whatever the bound: a timer, the end of a drain."""
@@ -154,8 +158,11 @@ class Cell(Life):
             self.stop_asked(ASKED_TO_STOP, grace_s, for_good=True)
 
     def drain(self, grace_s: float) -> None:
-        """Stop once all that waits now has been handled, or ``grace_s`` are over."""
-        if self.state is not ENDED:
+        """Stop once all that waits now has been handled, or ``grace_s`` are over.
+
+        An actor that is stopping already goes on with that.
+        """
+        if self.state is not ENDED and self.state is not STOPPING:
             self.force(Drained(grace_s))
             self._lose_patience()
             stop = Stop(ASKED_TO_STOP, grace_s, for_good=True)
@@ -199,20 +206,22 @@ class Cell(Life):
     # -- a turn -------------------------------------------------------------------------------------------
 
     def take_turn(self) -> bool:
-        """Act on signals, then handle messages until the turn is over; return whether something still waits.
+        """Act on signals, then handle messages until the turn is over; join the queue again if more wait.
 
-        An asynchronous actor only acts on signals here: its task handles the messages.
+        Return whether the turn may have been a long one. An asynchronous actor only acts on signals here: its
+        task handles the messages.
         """
         if self._signals or self.downs:
             self._see_to_signals()
             if self._signals:  # others have their turn first, so that a circle of signals stops nobody else
+                self.run_queue.ready.append(self)
                 return True
         if self.kind.waits:
             self._queued = False
             return False
-        mailbox = self.mailbox
+        mailbox, left = self.mailbox, TURN_MESSAGES
         if mailbox is not None and self.state is RUNNING:
-            lane, left, message = mailbox.lane, TURN_MESSAGES, None
+            lane, message = mailbox.lane, None
             handle, context = self.actor.on_message, self._context or self.context
             try:
                 while lane and left:
@@ -239,12 +248,14 @@ class Cell(Life):
                 mailbox.announce_room()
             if lane:
                 mailbox.note_turn(TURN_MESSAGES - left, self.run_queue.now_ns)
+                self.run_queue.ready.append(self)
                 return True
         if self._signals:
+            self.run_queue.ready.append(self)
             return True
         self.ref.lane = None
         self._queued = False
-        return False
+        return left <= TURN_MESSAGES - LONG_TURN
 
     def _see_to_signals(self) -> None:
         """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
@@ -291,7 +302,7 @@ class Cell(Life):
                 if self.timers.accept(envelope):
                     return envelope.message
             case Drained():
-                self.begin_stop(ASKED_TO_STOP, envelope.grace_s)
+                self.stop_asked(ASKED_TO_STOP, envelope.grace_s, for_good=True)
             case Interrupt():
                 if self._signals and self.kind.waits:  # others act on them at the start of their next turn
                     self._see_to_signals()

@@ -14,6 +14,7 @@ from swactor._links import link, unlink, unwatch, watch
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ExitKind, ExitReason, Stop
 from swactor._ref import LocalRef
+from swactor._states import ENDED
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
@@ -133,8 +134,9 @@ class Context(Generic[M]):
         return other.cell
 
     def join(self, group: str) -> None:
-        """Be a member of ``group``, which `ActorSystem.publish` tells; an end of this actor leaves it."""
-        self._cell.system.names.join(group, self._cell.ref)
+        """Be a member of ``group``, which `ActorSystem.publish` tells; the end of this actor leaves it."""
+        if self._cell.state is not ENDED:
+            self._cell.system.names.join(group, self._cell.ref)
 
     def leave(self, group: str) -> None:
         """Be no member of ``group`` any more; does nothing when it is none."""

@@ -71,7 +71,7 @@ class LinkedActorFailedError(SwactorError):
 
 
 class RestartBudgetSpentError(SwactorError):
-    """A supervisor restarted too often within a period and gives up; ``__cause__`` is the last failure."""
+    """A supervisor restarted too often within a period and gives up; ``__cause__`` tells all the failures."""
 
     def __init__(self, child_id: str, restarts_max: int, period_s: float) -> None:
         super().__init__(

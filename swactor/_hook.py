@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Then: TypeAlias = Callable[[BaseException | None], None]
 
 
+class HookCancelledError(ActorDeadError):
+    """A hook was cancelled: because the grace of its actor was over, or by somebody else."""
+
+
 class Hook:
     """A hook that is waiting for something. Given up, it has no say any more."""
 
@@ -32,7 +36,9 @@ class Hook:
 
     async def _run(self, pending: Awaitable[None]) -> None:
         running_cell.set(self._cell)
-        error: BaseException | None = ActorDeadError(self._cell.actor_id, "cancelled in on_start or on_stop")
+        error: BaseException | None = HookCancelledError(
+            self._cell.actor_id, "cancelled in on_start or on_stop"
+        )
         try:
             await pending
             error = None

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from swactor._actor import Actor
 from swactor._context import Context
 from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError
-from swactor._hook import Hook, run_hook
+from swactor._hook import Hook, HookCancelledError, run_hook
 from swactor._ids import ActorId
 from swactor._links import Ties
 from swactor._messages import (
@@ -216,10 +216,9 @@ class Life:
 
     # -- stop ---------------------------------------------------------------------------------------------
 
-    def _fail(self, error: BaseException, *, message_type: str | None = None) -> None:
-        """End because something raised: say so to people and observers, then stop."""
+    def _tell_failure(self, error: BaseException, during: str, message_type: str | None = None) -> None:
+        """Say to people and observers that something raised."""
         if log.isEnabledFor(logging.ERROR):
-            during = f" on {message_type}" if message_type else ""
             log.error("%s (%s) failed%s", self.actor_id, self.kind.name, during, exc_info=error)
         if self.system.observers:
             self.system.emit(
@@ -231,6 +230,10 @@ class Life:
                     message_type=message_type or UNSET,
                 )
             )
+
+    def _fail(self, error: BaseException, *, message_type: str | None = None) -> None:
+        """End because something raised: say so to people and observers, then stop."""
+        self._tell_failure(error, f" on {message_type}" if message_type else "", message_type)
         if self.state is STOPPING:
             self._reason = self.reason.and_then(error)
         else:
@@ -325,8 +328,8 @@ class Life:
             self.children.pop(child.serial, None)
 
     def _stop_done(self, error: BaseException | None) -> None:
-        if error is not None:
-            log.error("%s (%s) failed in on_stop", self.actor_id, self.kind.name, exc_info=error)
+        if error is not None and not isinstance(error, HookCancelledError):
+            self._tell_failure(error, " in on_stop")
             self._reason = self.reason.and_then(error)
         self._stopped()
 

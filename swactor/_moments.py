@@ -25,7 +25,7 @@ class ActorStopped(Event, frozen=True, kw_only=True):
 
 
 class ActorFailed(Event, frozen=True, kw_only=True):
-    """A hook or handler of an actor raised, or the actor was cancelled for not stopping."""
+    """A hook or handler of an actor raised, or a child or an actor it is linked to failed."""
 
     actor: str
     actor_type: str

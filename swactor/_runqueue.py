@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from swactor._reply import Ask
     from swactor.abc import Clock, Loop
 
-TURN_MESSAGES = 64
+TURN_MESSAGES = 32
 """Messages one actor handles before the next actor gets its turn."""
+LONG_TURN = 8
+"""Messages from which on a turn may have been a long one: the clock is looked at."""
 DRAIN_BUDGET_NS = 2_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
 DRAIN_LOOKS = 200
@@ -29,7 +31,7 @@ DRAIN_LOOKS = 200
 INLINE_LOOKS = 8
 """The same for what an ask runs inline before it waits like everybody else."""
 TURNS_A_LOOK: Final = range(8)
-"""Short turns between two looks at the clock; after a full turn there is a look each time."""
+"""Short turns between two looks at the clock; after a long turn there is a look each time."""
 
 
 class RunQueue:
@@ -120,7 +122,6 @@ class RunQueue:
                 for _ in TURNS_A_LOOK:
                     cell = ready.popleft()
                     if cell.take_turn():
-                        ready.append(cell)
                         break
                     if not ready:
                         return

@@ -11,34 +11,36 @@ from typing import TYPE_CHECKING, Any
 from swactor._mailbox import KEPT
 from swactor._messages import NOTHING
 from swactor._ref import running_cell
-from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
+from swactor._runqueue import DRAIN_BUDGET_NS
 from swactor._states import RUNNING
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
     from swactor.abc import Parker
 
-HOLD_TURNS = 16
-"""Full turns that one task takes at most before it leaves the loop to others."""
+BATCH_MESSAGES = 64
+"""Messages that a task handles before it looks up: at the clock, at who waits for room."""
+HOLD_BATCHES = 16
+"""Full batches that one task handles at most before it leaves the loop to others."""
 
 
 class Hold:
     """How long one task that never has to wait may hold the event loop: as long as a drain of the queue."""
 
-    __slots__ = ("_ends_ns", "_turns")
+    __slots__ = ("_batches", "_ends_ns")
 
     def __init__(self) -> None:
         self._ends_ns = 0
-        self._turns = 0
+        self._batches = 0
 
     def ends(self, now_ns: int) -> bool:
-        """Take note of a full turn; return whether it was the last before others must have their chance."""
-        if not self._turns:
+        """Take note of a full batch; return whether it was the last before others must have their chance."""
+        if not self._batches:
             self._ends_ns = now_ns + DRAIN_BUDGET_NS
-        self._turns += 1
-        if self._turns < HOLD_TURNS and now_ns < self._ends_ns:
+        self._batches += 1
+        if self._batches < HOLD_BATCHES and now_ns < self._ends_ns:
             return False
-        self._turns = 0
+        self._batches = 0
         return True
 
 
@@ -57,7 +59,7 @@ async def serve(cell: Cell, parker: Parker) -> None:
                 await handle(context, message)
                 continue
             lane, first = mailbox.lane, cell.handled + 1
-            last = first + (len(lane) if len(lane) < TURN_MESSAGES else TURN_MESSAGES)  # noqa: FURB136 - `min` would be felt
+            last = first + (len(lane) if len(lane) < BATCH_MESSAGES else BATCH_MESSAGES)  # noqa: FURB136 - `min` would be felt
             for handled in range(first, last):
                 message = lane.popleft()
                 if type(message) not in KEPT:
@@ -80,7 +82,7 @@ async def serve(cell: Cell, parker: Parker) -> None:
             if not lane:
                 cell.ref.lane = None
                 await parker.park()
-            elif hold.ends(mailbox.note_turn(TURN_MESSAGES, cell.system.clock.monotonic_ns())):
+            elif hold.ends(mailbox.note_turn(BATCH_MESSAGES, cell.system.clock.monotonic_ns())):
                 cell.system.loop.call_soon(parker.unpark)
                 await parker.park()
     except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system

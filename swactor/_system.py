@@ -17,7 +17,7 @@ import anyio
 
 from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
-from swactor._errors import MailboxFullError, SystemStoppingError
+from swactor._errors import SystemStoppingError
 from swactor._life import ASKED_TO_STOP
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
@@ -250,10 +250,9 @@ class ActorSystem:
         """
         taken = 0
         for member in self.names.members(group):
-            try:
-                member.tell(message)
-            except MailboxFullError:
-                self.dead_letter(self._cell_of(member), message)
+            cell = self._cell_of(member)
+            if cell.is_deaf or not cell.accept(message):
+                self.dead_letter(cell, message)
             else:
                 taken += 1
         return taken

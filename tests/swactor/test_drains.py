@@ -1,0 +1,147 @@
+"""A stop that lets what waits be handled first: always bounded, and never undone."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from swactor import (
+    Actor,
+    ActorSystem,
+    Backoff,
+    ChildSpec,
+    Context,
+    Event,
+    GetChild,
+    RestartBudget,
+    Strategy,
+    Supervisor,
+)
+from swactor.testing import ManualClock, until
+
+
+@pytest.fixture
+def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return every_backend
+
+
+class Waits(Actor[Any]):
+    async def on_message(self, ctx: Context[Any], message: Any) -> None:
+        await anyio.sleep_forever()
+
+
+class Fragile(Actor[Any]):
+    def __init__(self, starts: list[str], name: str) -> None:
+        self._starts = starts
+        self._name = name
+
+    def on_start(self, ctx: Context[Any]) -> None:
+        self._starts.append(self._name)
+
+    async def on_message(self, ctx: Context[Any], message: Any) -> None:
+        if message == "fail":
+            raise RuntimeError("asked to")
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_drain_asked_for_during_a_stop_does_not_prolong_it() -> None:
+    clock = ManualClock()
+    async with ActorSystem(clock=clock, loop=clock.loop) as system:
+        ref = await system.spawn(Waits())
+        ref.tell("wait")
+        await clock.settle()
+        async with anyio.create_task_group() as both:
+            both.start_soon(system.stop_actor, ref)
+            await clock.settle()
+            both.start_soon(lambda: system.stop_actor(ref, drain=True, grace_s=60))
+            await clock.settle()
+            await clock.advance(5)
+        assert clock.monotonic_ns() == 5_000_000_000
+
+
+async def test_a_drained_child_is_not_started_again_with_its_siblings() -> None:
+    starts: list[str] = []
+    clock = ManualClock()
+    async with ActorSystem(clock=clock, loop=clock.loop) as system:
+        supervisor = await system.spawn(
+            Supervisor(
+                [ChildSpec(name, lambda name=name: Fragile(starts, name)) for name in "ab"],  # type: ignore[misc]  # mypy cannot infer it
+                strategy=Strategy.ONE_FOR_ALL,
+                budget=RestartBudget(restarts_max=100),
+                backoff=Backoff(first_s=1.0, jitter=0.0),
+            )
+        )
+        a, b = [await supervisor.ask(GetChild(name)) for name in "ab"]
+        a.tell("fail")
+        await clock.settle()  # b was stopped by the plan, both wait for the delay
+        reason = await clock.run(system.stop_actor(b, drain=True, grace_s=0.5))
+        assert not reason.abnormal
+        await clock.advance(10)
+        assert starts == ["a", "b", "a"]
+
+
+async def test_short_turns_of_slow_handlers_leave_the_loop_its_chance() -> None:
+    class Slow(Actor[Any]):
+        """Each message takes a millisecond of the only clock there is."""
+
+        def on_message(self, ctx: Context[Any], message: Any) -> None:
+            took_ms[0] += 1
+
+    class Clock:
+        def monotonic_ns(self) -> int:
+            return took_ms[0] * 1_000_000
+
+        def wall_ms(self) -> int:
+            return took_ms[0]
+
+    took_ms = [1]
+    seen: list[int] = []
+    async with ActorSystem(clock=Clock()) as system:
+        refs = [await system.spawn(Slow()) for _ in range(8)]
+        for ref in refs:
+            for _ in range(31):
+                ref.tell("work")
+        system.loop.call_soon(lambda: seen.append(took_ms[0]))
+        await until(lambda: took_ms[0] == 1 + 8 * 31)
+    # The callback came right behind the drain that was asked for before it: that one took one turn.
+    assert seen == [1 + 31]
+
+
+async def test_what_is_published_to_a_stopping_member_does_not_count_as_taken() -> None:
+    class Joins(Actor[Any]):
+        def on_start(self, ctx: Context[Any]) -> None:
+            ctx.join("group")
+
+        async def on_stop(self, ctx: Context[Any], reason: object) -> None:
+            stopping.set()
+            await go_on.wait()
+
+    stopping, go_on = anyio.Event(), anyio.Event()
+    async with ActorSystem() as system:
+        ref = await system.spawn(Joins())
+        assert len(system.members("group")) == 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(system.stop_actor, ref)
+            await stopping.wait()
+            before = system.statistics().dead_letters
+            assert system.publish("group", "news") == 0
+            assert system.statistics().dead_letters == before + 1
+            go_on.set()
+        assert system.members("group") == ()
+
+
+async def test_an_on_stop_that_raises_is_told_to_observers() -> None:
+    class Breaks(Actor[Any]):
+        def on_stop(self, ctx: Context[Any], reason: object) -> None:
+            raise RuntimeError("cannot tidy up")
+
+    events: list[Event] = []
+
+    class Hears:
+        def observe(self, event: Event) -> None:
+            events.append(event)
+
+    async with ActorSystem() as system:
+        system.attach(Hears())
+        await system.stop_actor(await system.spawn(Breaks(), name="breaks"))
+    assert [type(event).__name__ for event in events] == ["ActorSpawned", "ActorFailed", "ActorStopped"]
