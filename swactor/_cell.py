@@ -28,7 +28,7 @@ from swactor._messages import (
 )
 from swactor._ref import LocalRef
 from swactor._reply import Ask, Reply
-from swactor._runqueue import LONG_TURN, TURN_MESSAGES
+from swactor._runqueue import SHORT_TURN_LEFT, TURN_MESSAGES
 from swactor._serving import serve
 from swactor._states import ENDED, RUNNING, STARTING, STOPPING
 from swactor._timers import Timers
@@ -54,6 +54,7 @@ class Cell(Life):
         "policy",
         "reply",
         "run_queue",
+        "waits",
     )
 
     def __init__(
@@ -61,6 +62,8 @@ class Cell(Life):
     ) -> None:
         super().__init__(system, actor, parent, serial)
         self.ref = LocalRef(self, policy.capacity)
+        self.waits = self.kind.waits
+        """Whether ``on_message`` is ``async def``, so that a task calls it."""
         self.policy = policy
         self.handled = 0
         self.asking: tuple[Cell, ...] = ()
@@ -80,6 +83,7 @@ class Cell(Life):
         """Start again with a fresh instance, under the same address and with the same mailbox."""
         self.actor = actor
         self.kind = self.system.kind_of(actor)
+        self.waits = self.kind.waits
         self.state = STARTING
         self._reason = None
         self.restarts += 1
@@ -102,11 +106,12 @@ class Cell(Life):
 
     def accept(self, message: object) -> bool:
         """Take a user message, or say False when the mailbox refuses; a dead actor makes it a dead letter."""
-        if self.state is RUNNING and self.ref.lane is None:  # nothing waits, and nobody is on the way to look
+        ref = self.ref
+        if ref.lane is None and self.state is RUNNING:  # nothing waits, and nobody is on the way to look
             mailbox = self.mailbox or self.opened_mailbox()
-            self.ref.lane = lane = mailbox.lane
+            ref.lane = lane = mailbox.lane
             lane.append(message)
-            if not self.kind.waits:
+            if not self.waits:
                 run_queue = self.run_queue
                 if not self._queued:
                     self._queued = True
@@ -177,7 +182,7 @@ class Cell(Life):
         """Have somebody look at what waits already."""
         mailbox = self.opened_mailbox()
         self.ref.lane = mailbox.lane
-        if not self.kind.waits:
+        if not self.waits:
             self._enqueue()
             mailbox.since_ns = self.run_queue.now_ns
         elif self._parker is not None:
@@ -216,7 +221,7 @@ class Cell(Life):
             if self._signals:  # others have their turn first, so that a circle of signals stops nobody else
                 self.run_queue.ready.append(self)
                 return True
-        if self.kind.waits:
+        if self.waits:
             self._queued = False
             return False
         mailbox, left = self.mailbox, TURN_MESSAGES
@@ -255,7 +260,7 @@ class Cell(Life):
             return True
         self.ref.lane = None
         self._queued = False
-        return left <= TURN_MESSAGES - LONG_TURN
+        return left <= SHORT_TURN_LEFT
 
     def _see_to_signals(self) -> None:
         """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
@@ -265,7 +270,7 @@ class Cell(Life):
                 self._act_on(signal)
             except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
                 self._fail(error)
-        if self.downs and not self.kind.waits:
+        if self.downs and not self.waits:
             self._handle_downs()
 
     def _handle_downs(self) -> None:
@@ -304,7 +309,7 @@ class Cell(Life):
             case Drained():
                 self.stop_asked(ASKED_TO_STOP, envelope.grace_s, for_good=True)
             case Interrupt():
-                if self._signals and self.kind.waits:  # others act on them at the start of their next turn
+                if self._signals and self.waits:  # others act on them at the start of their next turn
                     self._see_to_signals()
         return NOTHING
 
@@ -363,7 +368,7 @@ class Cell(Life):
         if self.downs is None:
             self.downs = []
         self.downs.append(down)
-        if self.state is RUNNING and self.kind.waits:
+        if self.state is RUNNING and self.waits:
             self.opened_mailbox().interrupt()
             if self.ref.lane is None:
                 self._awake()

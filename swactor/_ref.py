@@ -117,7 +117,7 @@ class LocalRef(ActorRef[M_contra]):
         ask: Ask[Any] = Ask(message)
         run_queue = cell.run_queue
         # A task is merely woken; a synchronous actor may well have answered before this returns.
-        accepted = cell.accept(ask) if cell.kind.waits else run_queue.ask_inline(cell, ask)
+        accepted = cell.accept(ask) if cell.waits else run_queue.ask_inline(cell, ask)
         if not accepted:
             raise MailboxFullError(cell.actor_id, self.capacity)
         if ask.done:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TURN_MESSAGES = 32
 """Messages one actor handles before the next actor gets its turn."""
-LONG_TURN = 8
-"""Messages from which on a turn may have been a long one: the clock is looked at."""
+SHORT_TURN_LEFT = TURN_MESSAGES - 8
+"""A turn that could have handled fewer messages more may have been a long one: the clock is looked at."""
 DRAIN_BUDGET_NS = 2_000_000
 """How long one drain holds the event loop before everything else on it gets its chance."""
 DRAIN_LOOKS = 200
