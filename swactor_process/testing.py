@@ -7,7 +7,8 @@ Not here: real children (``linux``).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from swactor.abc import Loop, Waiter
+from swactor.abc import Loop
+from swactor.testing import Conditions
 from swactor_process._scripted import (
     Exit,
     Program,
@@ -84,8 +85,7 @@ class RecordingListener:
     """Keeps what a child does; a test waits for what it wants to see."""
 
     def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._waiters: list[tuple[Callable[[], bool], Waiter[None]]] = []
+        self._conditions = Conditions(loop)
         self.heard: list[str] = []
         self.data = {Stream.STDOUT: b"", Stream.STDERR: b""}
         self.status: ExitStatus | None = None
@@ -106,9 +106,7 @@ class RecordingListener:
 
     def _note(self, what: str) -> None:
         self.heard.append(what)
-        for waits_for, waiter in self._waiters:
-            if waits_for():
-                waiter.set(None)
+        self._conditions.changed()
 
     async def until(self, condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
         """Wait until ``condition`` holds.
@@ -116,15 +114,8 @@ class RecordingListener:
         Raises:
             TimeoutError: it does not, for too long.
         """
-        if condition():
-            return
-        waiter: Waiter[None] = self._loop.waiter()
-        self._waiters.append((condition, waiter))
-        timer = self._loop.call_later(timeout_s, lambda: waiter.fail(TimeoutError(f"heard {self.heard}")))
-        try:
-            await waiter.wait()
-        finally:
-            timer.cancel()
+        if not await self._conditions.wait(condition, timeout_s=timeout_s):
+            raise TimeoutError(f"heard {self.heard}")
 
     async def until_over(self) -> ExitStatus:
         """Wait for the exit and the end of both streams; return the status."""
