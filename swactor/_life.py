@@ -183,6 +183,8 @@ class Life:
 
     def _start_done(self, error: BaseException | None) -> None:
         if self.state is STOPPING:  # asked to stop before it had started
+            if error is not None and not isinstance(error, HookCancelledError):
+                self._fail(error)
             self._stop_next_child()
         elif error is not None:
             self._announce_start(error)

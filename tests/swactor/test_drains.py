@@ -145,3 +145,29 @@ async def test_an_on_stop_that_raises_is_told_to_observers() -> None:
         system.attach(Hears())
         await system.stop_actor(await system.spawn(Breaks(), name="breaks"))
     assert [type(event).__name__ for event in events] == ["ActorSpawned", "ActorFailed", "ActorStopped"]
+
+
+async def test_a_start_that_fails_after_the_stop_was_asked_is_told_all_the_same() -> None:
+    class Breaks(Actor[Any]):
+        async def on_start(self, ctx: Context[Any]) -> None:
+            await go_on.wait()
+            raise RuntimeError("cannot start")
+
+    class Starts(Actor[Any]):
+        def on_start(self, ctx: Context[Any]) -> None:
+            children.append(ctx.spawn(Breaks()))
+
+    go_on = anyio.Event()
+    children: list[Any] = []
+    async with ActorSystem() as system:
+        await system.spawn(Starts())
+        async with anyio.create_task_group() as group:
+
+            async def stop() -> None:
+                reasons.append(await system.stop_actor(children[0]))
+
+            reasons: list[Any] = []
+            group.start_soon(stop)
+            await anyio.lowlevel.checkpoint()
+            go_on.set()
+    assert str(reasons[0]) == "failed: RuntimeError: cannot start"
