@@ -26,7 +26,19 @@ class PipeReader:
         os.set_blocking(descriptor, False)
         self._descriptor: int | None = descriptor
         self._on_data, self._on_eof = on_data, on_eof
-        self._watch = loop.watch_readable(descriptor, self._read)
+        self._loop = loop
+        self._watch: Cancellable | None = loop.watch_readable(descriptor, self._read)
+
+    def pause(self) -> None:
+        """Read nothing until `resume`; the other side waits once the pipe is full."""
+        if self._watch is not None:
+            watch, self._watch = self._watch, None
+            watch.cancel()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._watch is None and self._descriptor is not None:
+            self._watch = self._loop.watch_readable(self._descriptor, self._read)
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
@@ -47,14 +59,14 @@ class PipeReader:
                 self._on_eof()
                 return
             self._on_data(data)
-            if len(data) < CHUNK_BYTES:
+            if len(data) < CHUNK_BYTES and chunks_max == CHUNKS_A_TURN:
                 return  # most likely empty now; the watch tells
 
     def close(self) -> None:
         """Close our end; nothing is called any more."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            self._watch.cancel()
+            self.pause()
             os.close(descriptor)
 
 

@@ -16,6 +16,8 @@ from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, Spawn
 from swactor_process.spec import ProcessSpec, Stream
 
 FIRST_PID = 1_000
+PIPE_BYTES = 65_536
+"""So much of a paused stream is held before the script waits, as with a real pipe."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,9 @@ class ScriptedChild:
         self._todo: deque[Step | bytes | None] = deque(script.begin)  # bytes: a line; None: end of input
         self._busy = False
         self._ended = False
+        self._unread = dict.fromkeys(spec.piped(), b"")
+        self._paused: set[Stream] = set()
+        self._over: set[Stream] = set()
         self._stdin_open = spec.stdin
         self._rest = b""
         if not spec.stdin:
@@ -164,7 +169,7 @@ class ScriptedChild:
         self._next()
 
     def _next(self) -> None:
-        while self._todo and not self._busy and not self._ended:
+        while self._todo and not (self._busy or self._ended or self._blocked()):
             step = self._todo.popleft()
             if isinstance(step, Say | Exit):
                 self._busy = True
@@ -181,18 +186,33 @@ class ScriptedChild:
             code = step.code if step.signal is None else None
             self._end(ExitStatus(exit_code=code, signal=step.signal))
             return
-        if self._listener is not None and step.data and step.stream in self.spec.piped():
-            self._listener.output(step.stream, step.data)
+        if step.data and step.stream in self._unread:
+            self._unread[step.stream] += step.data
+            self._show(step.stream)
         self._next()
+
+    def _blocked(self) -> bool:
+        return any(len(unread) >= PIPE_BYTES for unread in self._unread.values())
 
     def _end(self, status: ExitStatus) -> None:
         self._ended = True
         self._on_end()
-        for stream in self.spec.piped():
-            if self._listener is not None:
-                self._listener.eof(stream)
+        for stream in self._unread:
+            self._show(stream)
         if self._listener is not None:
             self._listener.exited(status)
+
+    def _show(self, stream: Stream) -> None:
+        if stream not in self._paused:
+            self._read(stream)
+
+    def _read(self, stream: Stream) -> None:
+        data, self._unread[stream] = self._unread[stream], b""
+        if data and self._listener is not None:
+            self._listener.output(stream, data)
+        if self._ended and stream not in self._over and self._listener is not None:
+            self._over.add(stream)
+            self._listener.eof(stream)
 
     def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
         """See `Child.write`. A scripted child reads at once."""
@@ -228,8 +248,26 @@ class ScriptedChild:
             return "Z"
         return "D" if self._script.unkillable else "S"
 
+    def pause(self, stream: Stream) -> None:
+        """See `Child.pause`."""
+        if stream in self._unread:
+            self._paused.add(stream)
+
+    def resume(self, stream: Stream) -> None:
+        """See `Child.resume`. What was said meanwhile comes with the next turn of the loop."""
+        if stream in self._paused:
+            self._paused.discard(stream)
+            self._loop.call_soon(partial(self._go_on, stream))
+
+    def _go_on(self, stream: Stream) -> None:
+        self._show(stream)
+        self._next()
+
     def read_rest(self) -> None:
-        """See `Child.read_rest`: nothing is ever held back."""
+        """See `Child.read_rest`. Only a paused stream holds anything."""
+        for stream in self._unread:
+            self._read(stream)
+        self._loop.call_soon(self._next)
 
     def reap(self) -> tuple[int, ...]:
         """See `Child.reap`: there are no grandchildren."""
@@ -238,3 +276,5 @@ class ScriptedChild:
     def close(self) -> None:
         """See `Child.close`."""
         self._listener = None
+        self._paused.clear()
+        self.read_rest()

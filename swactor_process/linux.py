@@ -99,9 +99,9 @@ class LinuxChild:
         self._stdin: PipeWriter | None = None
         if pipes.stdin is not None:
             self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=spec.stdin_buffer_bytes)
-        self._readers = [
-            self._reader(loop, stream, descriptor) for stream, descriptor in pipes.outputs.items()
-        ]
+        self._readers = {
+            stream: self._reader(loop, stream, descriptor) for stream, descriptor in pipes.outputs.items()
+        }
         self._exit_watch: Cancellable | None = None
         self._pidfd = pidfd
         if pidfd is None:
@@ -183,15 +183,25 @@ class LinuxChild:
             self._guardian.release(self.pid)
         return survivors
 
+    def pause(self, stream: Stream) -> None:
+        """See `Child.pause`."""
+        if stream in self._readers:
+            self._readers[stream].pause()
+
+    def resume(self, stream: Stream) -> None:
+        """See `Child.resume`."""
+        if stream in self._readers:
+            self._readers[stream].resume()
+
     def read_rest(self) -> None:
         """See `Child.read_rest`."""
-        for reader in self._readers:
+        for reader in self._readers.values():
             reader.read_rest()
 
     def close(self) -> None:
         """See `Child.close`."""
         self._listener = None
-        for reader in self._readers:
+        for reader in self._readers.values():
             reader.close()
         if self._stdin is not None:
             self._stdin.close()

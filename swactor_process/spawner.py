@@ -116,8 +116,19 @@ class Child(Protocol):
         """The kernel's state letter of the direct child; None when there is none."""
         ...
 
+    def pause(self, stream: Stream) -> None:
+        """Read nothing more from ``stream`` for now, so that the child waits once the pipe is full.
+
+        Its end is not noticed either. Does nothing to a stream that is not piped, or over.
+        """
+        ...
+
+    def resume(self, stream: Stream) -> None:
+        """Read ``stream`` again; does nothing when it is not paused."""
+        ...
+
     def read_rest(self) -> None:
-        """Give the listener what can be read at this moment, if anything."""
+        """Give the listener what can be read at this moment, if anything; from paused streams too."""
         ...
 
     def reap(self) -> tuple[int, ...]:
