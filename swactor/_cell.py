@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from swactor._errors import ActorDeadError
+from swactor._errors import ActorDeadError, raise_if_for_the_process, tellable
 from swactor._life import ASKED_TO_STOP, Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
@@ -129,7 +129,10 @@ class Cell(Life):
         if self.is_deaf:
             self._bury(message)
             return True
-        return self.opened_mailbox().put(message)
+        mailbox = self.opened_mailbox()
+        if not mailbox.lane:
+            mailbox.since_ns = self.system.clock.monotonic_ns()
+        return mailbox.put(message)
 
     @property
     def is_deaf(self) -> bool:
@@ -141,7 +144,10 @@ class Cell(Life):
         if self.state is RUNNING and self.ref.lane is None:
             self.accept(message)
         elif self.state is not ENDED:
-            self.opened_mailbox().lane.append(message)
+            mailbox = self.opened_mailbox()
+            if not mailbox.lane:
+                mailbox.since_ns = self.system.clock.monotonic_ns()
+            mailbox.lane.append(message)
 
     def signal(self, signal: Signal) -> None:
         """Take a signal of the system lane; it is acted upon before any user message."""
@@ -285,7 +291,7 @@ class Cell(Life):
 
     # -- both ---------------------------------------------------------------------------------------------
 
-    def serving_ended(self, error: Exception | None = None, message: object = None) -> None:
+    def serving_ended(self, error: BaseException | None = None, message: object = None) -> None:
         """The task is done: its handler failed, the actor is to stop, or somebody cancelled the task."""
         self._serve_task = self._parker = self.current = None
         was_running = self.state is RUNNING
@@ -341,13 +347,10 @@ class Cell(Life):
     def _handler_failed(self, error: BaseException, message: object) -> None:
         reply, self.reply = self.reply, None
         if reply is not None:
-            # What is meant for the whole process must not be raised once more wherever somebody asked.
-            told = error if isinstance(error, Exception) else ActorDeadError(self.actor_id, repr(error))
-            reply.fail(told)
+            reply.fail(tellable(error, self.actor_id))
         body = message.message if isinstance(message, (Ask, TimerFired)) else message
         self._fail(error, message_type=type(body).__name__)
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise error
+        raise_if_for_the_process(error)
 
     def _act_on(self, signal: Signal) -> None:
         match signal:

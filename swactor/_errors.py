@@ -86,3 +86,14 @@ class NotAskedError(SwactorError):
     def __init__(self, actor: ActorId) -> None:
         super().__init__(f"{actor} deferred a reply, but the current message was told, not asked")
         self.actor = actor
+
+
+def raise_if_for_the_process(error: BaseException) -> None:
+    """Raise ``error`` once more when it is meant for the whole process, not for the actor that it hit."""
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        raise error
+
+
+def tellable(error: BaseException, actor: ActorId) -> Exception:
+    """Return what may be raised where somebody waits for ``actor``: nothing that is meant for the process."""
+    return error if isinstance(error, Exception) else ActorDeadError(actor, repr(error))

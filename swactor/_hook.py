@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from swactor._errors import ActorDeadError
+import anyio
+
+from swactor._errors import ActorDeadError, raise_if_for_the_process
 from swactor._messages import HookDone
 from swactor._ref import running_cell
 
@@ -42,8 +44,11 @@ class Hook:
         try:
             await pending
             error = None
-        except Exception as raised:  # noqa: BLE001 - a failing hook ends its actor, not the system
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, the actor ends by it
             error = raised
+            raise_if_for_the_process(raised)
         finally:
             if self._then is not None:
                 self._cell.signal(HookDone(error))
@@ -63,8 +68,9 @@ def run_hook(cell: Cell, call: Callable[[], Awaitable[None] | None], then: Then)
     """Call a hook and go on with ``then``; return the `Hook` when that is not done yet."""
     try:
         pending = call()
-    except Exception as error:  # noqa: BLE001 - a failing hook ends its actor, not the system
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
         then(error)
+        raise_if_for_the_process(error)
         return None
     if pending is None:
         then(None)

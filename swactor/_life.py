@@ -16,11 +16,12 @@ from msgspec import UNSET
 
 from swactor._actor import Actor
 from swactor._context import Context
-from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError
+from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError, tellable
 from swactor._hook import Hook, HookCancelledError, run_hook
 from swactor._ids import ActorId
 from swactor._links import Ties
 from swactor._messages import (
+    COMPLETED,
     FAILED,
     KILLED,
     STOPPED,
@@ -199,7 +200,7 @@ class Life:
             if error is None:
                 self._start_waiter.set(None)
             else:
-                self._start_waiter.fail(error)
+                self._start_waiter.fail(tellable(error, self.actor_id))
             self._start_waiter = None
 
     async def wait_started(self) -> None:
@@ -208,7 +209,7 @@ class Life:
             self._start_waiter = self.system.loop.waiter()
             await self._start_waiter.wait()
         elif self._reason is not None and self._reason.error is not None:
-            raise self._reason.error
+            raise tellable(self._reason.error, self.actor_id)
 
     def hook_done(self, error: BaseException | None) -> None:
         """The hook that was waiting has returned, or raised ``error``."""
@@ -390,7 +391,10 @@ class Life:
         if self.mailbox is not None:
             self._end_work()
         if self._start_waiter is not None:
-            self._announce_start(ActorDeadError(self.actor_id, str(reason)))
+            done = (
+                reason.kind is COMPLETED
+            )  # it stopped itself while it started, it did not fail
+            self._announce_start(None if done else ActorDeadError(self.actor_id, str(reason)))
         if self.system.observers and self.parent is not None:
             self.system.emit(
                 ActorStopped(actor=self.path, actor_type=self.kind.name, reason=reason.kind.value)

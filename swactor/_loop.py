@@ -135,6 +135,9 @@ class AsyncioLoop:
         """Return a parker that makes a bare future each time."""
         return _AsyncioParker(self._loop)
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 class _TrioWaiter(Generic[T]):
     __slots__ = ("_done", "_error", "_task", "_value")
@@ -240,6 +243,7 @@ class TrioLoop:
         self._soon: deque[Callable[[], None]] = deque()
         self._pump: trio.lowlevel.Task | None = None
         self._pump_parked = False
+        self._is_closed = False
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the next turn, in order."""
@@ -248,7 +252,11 @@ class TrioLoop:
             self._pump = self._trio.lowlevel.spawn_system_task(
                 self._run_soon, name="swactor callbacks", context=self._context.copy()
             )
-        elif self._pump_parked:
+        else:
+            self._wake_pump()
+
+    def _wake_pump(self) -> None:
+        if self._pump is not None and self._pump_parked:
             self._pump_parked = False
             self._trio.lowlevel.reschedule(self._pump)
 
@@ -260,6 +268,8 @@ class TrioLoop:
                     _call(self._soon.popleft())
                 if self._soon:
                     await self._trio.lowlevel.checkpoint()
+                elif self._is_closed:
+                    return
                 else:
                     self._pump_parked = True
                     await self._trio.lowlevel.wait_task_rescheduled(self._abort_pump)
@@ -336,6 +346,11 @@ class TrioLoop:
     def parker(self) -> Parker:
         """Return a parker that reschedules its task directly."""
         return _TrioParker()
+
+    def close(self) -> None:
+        """End the task that runs callbacks, once it has none."""
+        self._is_closed = True
+        self._wake_pump()
 
 
 def _call(callback: Callable[[], None]) -> None:

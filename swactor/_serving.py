@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from swactor._mailbox import KEPT
 from swactor._messages import NOTHING
 from swactor._ref import running_cell
@@ -79,13 +81,16 @@ async def serve(cell: Cell, parker: Parker) -> None:
                 mailbox.announce_room()
             if cell.downs or cell.state is not RUNNING:
                 continue
+            message = body = None  # an idle actor keeps nothing of what it has handled
             if not lane:
                 cell.ref.lane = None
                 await parker.park()
             elif hold.ends(mailbox.note_turn(BATCH_MESSAGES, cell.system.clock.monotonic_ns())):
                 cell.system.loop.call_soon(parker.unpark)
                 await parker.park()
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
+    except (anyio.get_cancelled_exc_class(), GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
         if era == cell.era:
             era = -1
             cell.serving_ended(error, message)

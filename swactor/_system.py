@@ -17,7 +17,7 @@ import anyio
 
 from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
-from swactor._errors import SystemStoppingError
+from swactor._errors import ActorDeadError, SystemStoppingError
 from swactor._life import ASKED_TO_STOP
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
@@ -186,8 +186,12 @@ class ActorSystem:
         """Give a living local actor one more name.
 
         Raises:
+            ActorDeadError: the actor has ended.
             NameTakenError: another living actor has it.
         """
+        cell = self._cell_of(ref)
+        if cell.state is ENDED:
+            raise ActorDeadError(cell.actor_id, str(cell.reason))
         self.names.register(name, ref)
 
     def whereis(self, name: str) -> ActorRef[Any] | None:
@@ -308,6 +312,7 @@ class ActorSystem:
             except anyio.get_cancelled_exc_class() as error:
                 cancelled = error
         self.deadlines.close()
+        self.loop.close()
         if self._watchdog is not None:
             self._watchdog.stop()
         if cancelled is not None:

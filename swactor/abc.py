@@ -140,6 +140,10 @@ class Loop(Scheduler, Protocol):
         """Return a fresh `Parker`."""
         ...
 
+    def close(self) -> None:
+        """Let go of what this port itself holds of the backend. What is started later works all the same."""
+        ...
+
 
 class Watchdog(Protocol):
     """Notices what holds the event loop too long. Production has a thread for it; a simulation needs none."""

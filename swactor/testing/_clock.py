@@ -203,6 +203,10 @@ class ManualLoop:
         """Return a parker of the running loop."""
         return self._running.parker()
 
+    def close(self) -> None:
+        """Let the running loop let go."""
+        self._running.close()
+
 
 def nanoseconds(seconds: float) -> int:
     """Return whole nanoseconds; no delay is longer than `LONGEST_S`."""
