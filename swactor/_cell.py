@@ -47,12 +47,12 @@ class Cell(Life):
         "_parker",
         "_queued",
         "_signals",
+        "asked",
         "asking",
         "current",
         "downs",
         "handled",
         "policy",
-        "reply",
         "run_queue",
         "waits",
     )
@@ -70,11 +70,12 @@ class Cell(Life):
         """The actors whose replies this one waits for."""
         self.current: object = None
         """The message that an asynchronous handler is busy with."""
-        self.reply: Reply[Any] | None = None
+        self.asked: Ask[Any] | None = None
+        """The ask whose message is being handled."""
         self._signals: list[Signal] | None = None
         self.downs: list[Down] | None = None
         """Ends that it is to be told of, ahead of user messages."""
-        self._deferred: dict[Reply[Any], None] | None = None
+        self._deferred: dict[Ask[Any], None] | None = None
         self.run_queue = system.run_queue
         self._queued = False
         self._parker: Parker | None = None
@@ -242,9 +243,9 @@ class Cell(Life):
                         handle(context, message)
                     elif type(message) is Ask:
                         if not message.done:
-                            self.reply = message
+                            self.asked = message
                             answer = handle(context, message.message)
-                            self.reply = None
+                            self.asked = None
                             if message.held_in is None:  # else the reply was deferred
                                 message.send(answer)
                     elif (body := self.opened(message)) is not NOTHING:
@@ -307,7 +308,7 @@ class Cell(Life):
         match envelope:
             case Ask():
                 if not envelope.done:  # else the asker gave up, and needs no work done
-                    self.reply = envelope
+                    self.asked = envelope
                     return envelope.message
             case TimerFired():
                 if self.timers.accept(envelope):
@@ -322,8 +323,8 @@ class Cell(Life):
     def answer(self, envelope: object, answer: object) -> None:
         """The handler has returned: that is the reply, if one is waited for and was not deferred."""
         if isinstance(envelope, Ask):
-            if self.reply is envelope:  # else this life was given up meanwhile
-                self.reply = None
+            if self.asked is envelope:  # else this life was given up meanwhile
+                self.asked = None
             if envelope.held_in is None:
                 envelope.send(answer)
 
@@ -331,23 +332,24 @@ class Cell(Life):
         """Whether there is something to see to before the next message."""
         return bool(self._signals or self.downs) or self.state is not RUNNING
 
-    def defer(self, reply: Reply[Any]) -> None:
-        """Leave the answer to whoever holds ``reply``; should this life of the actor end first, it fails."""
+    def defer(self, ask: Ask[Any]) -> Reply[Any]:
+        """Leave the answer to whoever holds what is returned; should this life end first, it fails."""
         if self._deferred is None:
             self._deferred = {}
-        reply.defer(self._deferred)
+        ask.defer(self._deferred)
+        return Reply(ask)
 
     def _fail_replies(self) -> None:
-        if self._deferred or self.reply is not None:
-            owed = [*(self._deferred or ()), *(() if self.reply is None else (self.reply,))]
-            self.reply = None
-            for reply in owed:
-                reply.fail(ActorDeadError(self.actor_id, str(self.reason)))
+        if self._deferred or self.asked is not None:
+            owed = [*(self._deferred or ()), *(() if self.asked is None else (self.asked,))]
+            self.asked = None
+            for ask in owed:
+                ask.fail(ActorDeadError(self.actor_id, str(self.reason)))
 
     def _handler_failed(self, error: BaseException, message: object) -> None:
-        reply, self.reply = self.reply, None
-        if reply is not None:
-            reply.fail(tellable(error, self.actor_id))
+        ask, self.asked = self.asked, None
+        if ask is not None:
+            ask.fail(tellable(error, self.actor_id))
         body = message.message if isinstance(message, (Ask, TimerFired)) else message
         self._fail(error, message_type=type(body).__name__)
         raise_if_for_the_process(error)

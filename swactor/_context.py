@@ -175,11 +175,10 @@ class Context(Generic[M]):
         Raises:
             NotAskedError: the current message was told, so nobody waits.
         """
-        reply = self._cell.reply
-        if reply is None:
+        ask = self._cell.asked
+        if ask is None:
             raise NotAskedError(self.actor_id)
-        self._cell.defer(reply)
-        return reply
+        return self._cell.defer(ask)
 
     def emit(self, event: Event) -> None:
         """Report a moment to every Observer of the system. Never raises, never waits."""

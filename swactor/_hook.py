@@ -37,10 +37,9 @@ class Hook:
         self.task: Cancellable = cell.system.loop.start_task(self._run(pending), name=f"{cell.path} hook")
 
     async def _run(self, pending: Awaitable[None]) -> None:
-        running_cell.set(self._cell)
-        error: BaseException | None = HookCancelledError(
-            self._cell.actor_id, "cancelled in on_start or on_stop"
-        )
+        cell = self._cell  # by this name a watchdog finds whose hook it is
+        running_cell.set(cell)
+        error: BaseException | None = HookCancelledError(cell.actor_id, "cancelled in on_start or on_stop")
         try:
             await pending
             error = None
@@ -51,7 +50,7 @@ class Hook:
             raise_if_for_the_process(raised)
         finally:
             if self._then is not None:
-                self._cell.signal(HookDone(error))
+                cell.signal(HookDone(error))
 
     def done(self, error: BaseException | None) -> None:
         """Go on with what was to follow."""

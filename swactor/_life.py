@@ -391,9 +391,7 @@ class Life:
         if self.mailbox is not None:
             self._end_work()
         if self._start_waiter is not None:
-            done = (
-                reason.kind is COMPLETED
-            )  # it stopped itself while it started, it did not fail
+            done = reason.kind is COMPLETED  # it stopped itself while it started, it did not fail
             self._announce_start(None if done else ActorDeadError(self.actor_id, str(reason)))
         if self.system.observers and self.parent is not None:
             self.system.emit(

@@ -1,6 +1,6 @@
 """The answer to one ask: who sets it, who waits for it, how long.
 
-Owns: `Reply`, its envelope in a mailbox (`Ask`), and the deadlines of those that wait.
+Owns: `Ask` (the envelope in a mailbox), the `Reply` that a handler may take over, and the deadlines.
 Not here: sending the question (`_ref`), calling the handler (`_cell`).
 """
 
@@ -24,19 +24,20 @@ SWEEP_MIN = 64
 """Settled replies that may lie among those with a deadline before they are swept out."""
 
 
-class Reply(Generic[R]):
-    """The answer to one ask: set once, by the handler's return or by whoever deferred it."""
+class Ask(Generic[R]):
+    """A user message on its way, together with the answer that somebody waits for: set once."""
 
-    __slots__ = ("done", "error", "held_in", "value", "waiter")
+    __slots__ = ("done", "error", "held_in", "message", "value", "waiter")
 
-    def __init__(self) -> None:
+    def __init__(self, message: object) -> None:
+        self.message = message
         self.done = False
         """Whether it is settled, or nobody waits any more: what is set from then on is dropped."""
         self.error: BaseException | None = None
         self.value: R
         self.waiter: Waiter[R] | None = None
-        """Who waits for it, if it could not be given at once."""
-        self.held_in: dict[Reply[Any], None] | None = None
+        """Who waits for the answer, if it could not be given at once."""
+        self.held_in: dict[Ask[Any], None] | None = None
         """Where it stands while somebody who took it over owes it; the handler's return is then no answer."""
 
     def send(self, value: R) -> None:
@@ -65,21 +66,32 @@ class Reply(Generic[R]):
         if self.held_in is not None:
             self.held_in.pop(self, None)
 
-    def defer(self, held_in: dict[Reply[Any], None]) -> None:
+    def defer(self, held_in: dict[Ask[Any], None]) -> None:
         """Stand in ``held_in`` until it is settled."""
         self.held_in = held_in
         held_in[self] = None
 
 
-class Ask(Reply[R]):
-    """A user message together with the reply that somebody waits for."""
+class Reply(Generic[R]):
+    """An answer that is still owed: what `Context.defer` returns. May be kept, and passed to other actors."""
 
-    __slots__ = ("message",)
+    __slots__ = ("_ask",)
 
-    def __init__(self, message: object) -> None:
-        self.message = message
-        self.done = False
-        self.error = self.waiter = self.held_in = None
+    def __init__(self, ask: Ask[R]) -> None:
+        self._ask = ask
+
+    @property
+    def done(self) -> bool:
+        """Whether it was given, or nobody waits for it any more."""
+        return self._ask.done
+
+    def send(self, value: R) -> None:
+        """Answer with ``value``; does nothing when already answered or no longer waited for."""
+        self._ask.send(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error that the asker sees raised; does nothing when nobody waits any more."""
+        self._ask.fail(error)
 
 
 class _Row:
