@@ -57,7 +57,7 @@ def orders() -> str:
 
 
 def delays() -> str:
-    """How long each restart of the default budget waits by the default backoff."""
+    """How long each restart of one child waits by the default backoff, as far as the default budget goes."""
     budget, backoff = RestartBudget(), Backoff()
     rows = [
         (
@@ -67,7 +67,7 @@ def delays() -> str:
         )
         for attempt in range(budget.restarts_max)
     ]
-    return _table((f"restart within {budget.period_s:g} s", "waits more than", "at most"), rows)
+    return _table((f"restart of one child within {budget.period_s:g} s", "waits more than", "at most"), rows)
 
 
 def limits() -> str:

@@ -6,7 +6,7 @@ Not here: starting or stopping anything (see _supervisor). Times are monotonic n
 
 import enum
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,9 +54,9 @@ class RestartBudget:
 class Backoff:
     """The delay before a restart: ``first_s`` doubling to ``limit_s``, less a random share of ``jitter``.
 
-    Jitter keeps many nodes that failed together from coming back together; see "Exponential Backoff And
-    Jitter" (AWS Architecture Blog, 2015). The delay starts over when a period of the budget went by
-    without a restart.
+    It doubles with each restart that the same child made necessary within the period of the budget: another
+    child begins with the first. Jitter keeps many nodes that failed together from coming back together; see
+    "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015).
     """
 
     first_s: float = 0.1
@@ -87,27 +87,37 @@ def affected(strategy: Strategy, order: Collection[str], failed: str) -> tuple[s
 class RestartHistory:
     """The restarts of one supervisor within the period of its budget, and what made them necessary."""
 
-    __slots__ = ("_period_ns", "_restarts", "budget")
+    __slots__ = ("_counts", "_period_ns", "_restarts", "budget")
 
     def __init__(self, budget: RestartBudget) -> None:
         self.budget = budget
         self._period_ns = round(budget.period_s * 1e9)
-        self._restarts: deque[tuple[int, BaseException | None]] = deque()
+        self._restarts: deque[tuple[int, Hashable, BaseException | None]] = deque()
+        self._counts: dict[Hashable, int] = {}
+        """How many of them each child made necessary; those that made none are not in it."""
 
-    def admit(self, now_ns: int, error: BaseException | None) -> int | None:
-        """Take note of a restart at ``now_ns``; return its number within the period, None when spent."""
-        restarts = self._restarts
+    def admit(self, child: Hashable, now_ns: int, error: BaseException | None) -> int | None:
+        """Take note of a restart at ``now_ns`` that ``child`` makes necessary; return None when spent.
+
+        Else return how many restarts the same child made necessary before, within the period.
+        """
+        restarts, counts = self._restarts, self._counts
         since_ns = now_ns - self._period_ns
         while restarts and restarts[0][0] <= since_ns:
-            restarts.popleft()
+            _, earlier, _ = restarts.popleft()
+            left = counts.pop(earlier) - 1
+            if left:
+                counts[earlier] = left
         if len(restarts) >= self.budget.restarts_max:
             return None
-        restarts.append((now_ns, error))
-        return len(restarts) - 1
+        restarts.append((now_ns, child, error))
+        before = counts.get(child, 0)
+        counts[child] = before + 1
+        return before
 
     def story(self, last: BaseException | None) -> BaseException | None:
         """Return what went wrong within the period, ``last`` at the end: a group when it is more than one."""
-        errors = [error for _, error in self._restarts if error is not None]
+        errors = [error for _, _, error in self._restarts if error is not None]
         if last is not None:
             errors.append(last)
         if len(errors) <= 1:

@@ -6,18 +6,26 @@ Not here: the decisions themselves (`_restart`, pure), the life of a single chil
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from swactor._actor import Actor
 from swactor._cell import Cell
-from swactor._errors import RestartBudgetSpentError, SwactorError
+from swactor._errors import (
+    NotAskedError,
+    RestartBudgetSpentError,
+    SwactorError,
+    raise_if_for_the_process,
+    tellable,
+)
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
-from swactor._messages import COMPLETED, ExitKind, ExitReason, Request, Stop
+from swactor._messages import COMPLETED, STOPPED, ExitReason, Request, Stop, error_text
 from swactor._moments import ActorRestarted
 from swactor._ref import ActorRef
 from swactor._restart import (
+    ONE_FOR_ONE,
     TEMPORARY,
     Backoff,
     RestartBudget,
@@ -27,10 +35,12 @@ from swactor._restart import (
     affected,
     wants_restart,
 )
-from swactor._states import DOWN, RUNNING
+from swactor._states import DOWN, ENDED, RUNNING
 
 if TYPE_CHECKING:
     from swactor._context import Context
+
+log = logging.getLogger("swactor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +63,37 @@ class GetChild(Request[ActorRef[Any]]):
 
 @dataclass(frozen=True, slots=True)
 class StartChild(Request[ActorRef[Any]]):
-    """Ask a supervisor to start one more child, the newest from then on."""
+    """Ask a supervisor to start one more child, the newest from then on; the reply is its address.
+
+    When the id is taken, or the factory raises, the asker gets the error and there is no such child. Once
+    made it is a child like any other: an ``on_start`` that raises is a failure of it, and is tried again.
+    """
 
     spec: ChildSpec
 
 
-class _RestartDue:
-    """The delay before a restart is over."""
+@dataclass(slots=True, eq=False)
+class _Child:
+    spec: ChildSpec
+    cell: Cell
+    part_of: _Restart | None = None
+    """The restart under way, if it is part of one."""
 
-    __slots__ = ()
+
+@dataclass(slots=True, eq=False)
+class _Restart:
+    """A restart under way: who is to be started, in this order, and after which delay.
+
+    It is its own timer: the key of it, and the message that comes when the delay is over.
+    """
+
+    children: dict[str, _Child]
+    delay_s: float
+    to_stop: list[_Child] = field(default_factory=list)
+    """Those of them that still run, or did when it was last looked at."""
 
 
-_RESTART_DUE = _RestartDue()
-
-SupervisorMessage: TypeAlias = GetChild | StartChild | _RestartDue
+SupervisorMessage: TypeAlias = GetChild | StartChild | _Restart
 
 
 class NoSuchChildError(SwactorError):
@@ -85,24 +112,10 @@ class ChildExistsError(SwactorError):
         self.child_id = child_id
 
 
-@dataclass(slots=True)
-class _Child:
-    spec: ChildSpec
-    cell: Cell
-
-
-@dataclass(slots=True)
-class _Plan:
-    """One restart under way: the children still to stop, those to start afterwards, and the delay between."""
-
-    restart: tuple[str, ...]
-    delay_s: float
-    to_stop: list[str]
-
-
 class Supervisor(Actor[SupervisorMessage]):
     """Starts children in the order given, stops them newest first, restarts them as told.
 
+    With ONE_FOR_ONE each child waits for its own restart only; else one restart is under way at a time.
     When the budget is spent it fails with `RestartBudgetSpentError`, so that its own parent decides.
     """
 
@@ -119,11 +132,13 @@ class Supervisor(Actor[SupervisorMessage]):
         self._backoff = backoff or Backoff()
         self._history = RestartHistory(budget or RestartBudget())
         self._children: dict[str, _Child] = {}
-        self._plan: _Plan | None = None
-        self._waiting: list[tuple[str, ExitReason]] = []
+        self._group: _Restart | None = None
+        """The restart of a group that is under way; there is one at a time, and none with ONE_FOR_ONE."""
+        self._waiting: list[Cell] = []
+        """Who came down meanwhile and is no part of it."""
 
     def on_start(self, ctx: Context[SupervisorMessage]) -> None:
-        """Start the children, in order."""
+        """Start the children, in order; what a factory raises fails this start."""
         self._ctx = ctx
         ctx._cell.child_policy = self._child_down
         for spec in self._specs:
@@ -135,17 +150,20 @@ class Supervisor(Actor[SupervisorMessage]):
             case GetChild(child_id):
                 if child_id in self._children:
                     return self._children[child_id].cell.ref
-                ctx.defer().fail(NoSuchChildError(child_id))
+                _refuse(ctx, NoSuchChildError(child_id))
             case StartChild(spec):
-                if spec.id not in self._children:
+                try:
                     return self._start_child(spec)
-                ctx.defer().fail(ChildExistsError(spec.id))
-            case _RestartDue():
-                if self._plan is not None:
-                    self._carry_out(self._plan)
+                except BaseException as error:  # noqa: BLE001 - whatever a factory raises is the asker's
+                    _refuse(ctx, error)
+                    raise_if_for_the_process(error)
+            case _Restart():
+                self._carry_out(message)
         return None
 
     def _start_child(self, spec: ChildSpec) -> ActorRef[Any]:
+        if spec.id in self._children:
+            raise ChildExistsError(spec.id)
         parent = self._ctx._cell
         cell = parent.system.new_cell(parent, spec.factory(), name=spec.id, policy=spec.mailbox)
         cell.supervised = True
@@ -157,85 +175,129 @@ class Supervisor(Actor[SupervisorMessage]):
     # -- one child came down ------------------------------------------------------------------------------
 
     def _child_down(self, cell: Cell, reason: ExitReason) -> None:
-        child_id = cell.name
-        if child_id is None or child_id not in self._children:
-            return
+        child = self._children.get(cell.name or "")
+        if child is None or cell.state is not DOWN or cell.reason is not reason:
+            return  # it was let go, or started again with another one, before this news was heard
         if cell.retired:
-            self._let_go(child_id)
-            if self._plan is not None and child_id in self._plan.to_stop:
-                self._plan.to_stop.remove(child_id)
-                self._go_on_stopping(self._plan)
-        elif self._plan is not None:
-            if child_id in self._plan.to_stop:
-                self._plan.to_stop.remove(child_id)
-                self._go_on_stopping(self._plan)
-            elif child_id not in self._plan.restart:
-                self._waiting.append((child_id, reason))
+            self._let_go(child)
+        elif child.part_of is not None:
+            if child.part_of.to_stop:
+                self._go_on_stopping(child.part_of)
+        elif not wants_restart(child.spec.restart, reason):
+            self._let_go(child)
+        elif self._group is not None:
+            self._waiting.append(cell)
         else:
-            self._decide(child_id, reason)
+            self._decide(child, reason.error)
 
-    def _let_go(self, child_id: str) -> None:
-        child = self._children.pop(child_id)
+    def _let_go(self, child: _Child) -> None:
+        """It is not to come back: it ends for good, and a restart under way goes on without it."""
+        del self._children[child.spec.id]
         self._ctx._cell.forget_child(child.cell)
+        restart = child.part_of
+        if restart is not None:
+            del restart.children[child.spec.id]
+            if restart.to_stop:
+                self._go_on_stopping(restart)
+            elif not restart.children:
+                self._ctx.cancel(restart)
+                self._carry_out(restart)
 
-    def _decide(self, child_id: str, reason: ExitReason) -> None:
-        child = self._children[child_id]
-        if not wants_restart(child.spec.restart, reason):
-            self._let_go(child_id)
-            return
-        attempt = self._history.admit(self._ctx.clock.monotonic_ns(), reason.error)
-        if attempt is None:
+    def _decide(self, child: _Child, error: BaseException | None) -> None:
+        """Restart ``child``, and whom it takes along, now or later; with the budget spent, fail."""
+        before = self._history.admit(child.cell.serial, self._ctx.clock.monotonic_ns(), error)
+        if before is None:
             budget = self._history.budget
-            error = RestartBudgetSpentError(child_id, budget.restarts_max, budget.period_s)
-            error.__cause__ = self._history.story(reason.error)
-            self._ctx._cell._fail(error)
+            spent = RestartBudgetSpentError(child.spec.id, budget.restarts_max, budget.period_s)
+            spent.__cause__ = self._history.story(error)
+            self._ctx._cell._fail(spent)
             return
-        ids = affected(self._strategy, self._children, child_id)
-        delay_s = self._delay_s(attempt) if self._backoff.first_s else 0.0
-        others = ids if len(ids) > 1 else ()
-        to_stop = [i for i in others if self._children[i].cell.state is not DOWN]
-        if to_stop or delay_s:
-            self._plan = _Plan(ids, delay_s, to_stop)
-            self._go_on_stopping(self._plan)
+        delay_s = self._delay_s(before) if self._backoff.first_s else 0.0
+        if self._strategy is ONE_FOR_ONE and not delay_s:
+            self._start_again(child, delay_s)
         else:
-            self._start_again(ids, delay_s)
+            self._begin(child, delay_s)
 
-    def _delay_s(self, attempt: int) -> float:
-        return self._backoff.delay_s(attempt, self._ctx.random.below(1 << 32) / (1 << 32))
+    def _delay_s(self, before: int) -> float:
+        return self._backoff.delay_s(before, self._ctx.random.below(1 << 32) / (1 << 32))
 
-    def _go_on_stopping(self, plan: _Plan) -> None:
-        if plan.to_stop:
-            child = self._children[plan.to_stop[-1]]
-            child.cell.signal(Stop(ExitReason(ExitKind.STOPPED), child.spec.shutdown_grace_s))
+    # -- a restart that takes its time --------------------------------------------------------------------
+
+    def _begin(self, failed: _Child, delay_s: float) -> None:
+        ids = affected(self._strategy, self._children, failed.spec.id)
+        restart = _Restart({child_id: self._children[child_id] for child_id in ids}, delay_s)
+        for child in restart.children.values():
+            child.part_of = restart
+            if child.cell.state is not DOWN:
+                restart.to_stop.append(child)
+        if self._strategy is not ONE_FOR_ONE:
+            self._group = restart
+        self._go_on_stopping(restart)
+
+    def _go_on_stopping(self, restart: _Restart) -> None:
+        """Stop the newest that still runs; when none does, wait for the delay."""
+        to_stop = restart.to_stop
+        while to_stop and to_stop[-1].cell.state in (DOWN, ENDED):
+            to_stop.pop()
+        if to_stop:
+            newest = to_stop[-1]
+            newest.cell.signal(Stop(ExitReason(STOPPED), newest.spec.shutdown_grace_s))
+        elif restart.delay_s and restart.children:
+            self._ctx.send_after(restart.delay_s, restart)
         else:
-            self._ctx.send_after(plan.delay_s, _RESTART_DUE)
+            self._carry_out(restart)
 
-    def _start_again(self, ids: tuple[str, ...], delay_s: float) -> None:
-        for child_id in ids:
-            child = self._children.get(child_id)
-            if child is None:
-                continue  # it was stopped for good meanwhile
-            if child.spec.restart is TEMPORARY or self._had_finished(child):
-                self._let_go(child_id)
-                continue
-            if self._ctx.system.observers:
-                self._ctx.emit(_restarted(child.cell, delay_s))
-            child.cell.restart(child.spec.factory())
-
-    @staticmethod
-    def _had_finished(child: _Child) -> bool:
-        """Whether it had come to an end of its own, for good, just before another one failed."""
-        reason = child.cell.reason
-        return reason.kind is COMPLETED and not wants_restart(child.spec.restart, reason)
-
-    def _carry_out(self, plan: _Plan) -> None:
-        """The delay is over: start what is to be started, then see to who came down meanwhile."""
-        self._plan = None
-        self._start_again(plan.restart, plan.delay_s)
+    def _carry_out(self, restart: _Restart) -> None:
+        """The delay is over: start them, then see to who came down meanwhile."""
+        self._group = None
+        for child in restart.children.values():
+            child.part_of = None
+            if _comes_back(child):
+                self._start_again(child, restart.delay_s)
+            else:
+                self._let_go(child)
         waiting, self._waiting = self._waiting, []
-        for child_id, reason in waiting:
-            if child_id in self._children and self._ctx._cell.state is RUNNING:
-                self._child_down(self._children[child_id].cell, reason)
+        for cell in waiting:
+            if self._ctx._cell.state is RUNNING:
+                self._child_down(cell, cell.reason)
+
+    def _start_again(self, child: _Child, delay_s: float) -> None:
+        cell = child.cell
+        if cell.system.observers:
+            self._ctx.emit(_restarted(cell, delay_s))
+        try:
+            actor = child.spec.factory()
+        except BaseException as error:  # noqa: BLE001 - whatever a factory raises is the child's failure
+            actor = _FactoryFailed(error)
+        cell.restart(actor)
+
+
+class _FactoryFailed(Actor[Any]):
+    """Stands in for the fresh instance that could not be made: it fails to start, and why is known."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def on_start(self, ctx: Context[Any]) -> None:  # noqa: ARG002 - the hook's signature
+        raise self._error
+
+
+def _comes_back(child: _Child) -> bool:
+    """Whether it is started again with the others: not if it had finished just before, for good."""
+    kind, reason = child.spec.restart, child.cell.reason
+    if kind is TEMPORARY or child.cell.retired:
+        return False
+    return reason.kind is not COMPLETED or wants_restart(kind, reason)
+
+
+def _refuse(ctx: Context[Any], error: BaseException) -> None:
+    """Answer with ``error``; when nobody asked, say so to people at least."""
+    try:
+        reply = ctx.defer()
+    except NotAskedError:
+        log.exception("%s could not do as told: %s", ctx.actor_id, error_text(error), exc_info=error)
+    else:
+        reply.fail(tellable(error, ctx.actor_id))
 
 
 def _restarted(cell: Cell, delay_s: float) -> ActorRestarted:

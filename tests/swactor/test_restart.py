@@ -89,45 +89,52 @@ def test_jitter_takes_off_its_share_at_most(
 
 def test_the_restart_after_the_last_one_allowed_is_refused() -> None:
     history = RestartHistory(RestartBudget(restarts_max=3, period_s=10.0))
-    assert [history.admit(second * S, None) for second in range(5)] == [0, 1, 2, None, None]
+    assert [history.admit("a", second * S, None) for second in range(5)] == [0, 1, 2, None, None]
 
 
 def test_a_budget_of_nothing_refuses_the_first() -> None:
-    assert RestartHistory(RestartBudget(restarts_max=0)).admit(0, None) is None
+    assert RestartHistory(RestartBudget(restarts_max=0)).admit("a", 0, None) is None
 
 
 def test_a_restart_counts_until_it_is_as_old_as_the_period() -> None:
     history = RestartHistory(RestartBudget(restarts_max=2, period_s=10.0))
-    assert history.admit(0, None) == 0
-    assert history.admit(4 * S, None) == 1
-    assert history.admit(10 * S - 1, None) is None
-    assert history.admit(10 * S, None) == 1  # the first is out of the period, the second still in
-    assert history.admit(14 * S - 1, None) is None
-    assert history.admit(14 * S, None) == 1
+    assert history.admit("a", 0, None) == 0
+    assert history.admit("a", 4 * S, None) == 1
+    assert history.admit("a", 10 * S - 1, None) is None
+    assert history.admit("a", 10 * S, None) == 1  # the first is out of the period, the second still in
+    assert history.admit("a", 14 * S - 1, None) is None
+    assert history.admit("a", 14 * S, None) == 1
 
 
 def test_after_a_quiet_period_the_count_begins_again() -> None:
     history = RestartHistory(RestartBudget(restarts_max=5, period_s=10.0))
-    assert [history.admit(second * S, None) for second in (0, 1, 2)] == [0, 1, 2]
-    assert history.admit(12 * S, None) == 0
+    assert [history.admit("a", second * S, None) for second in (0, 1, 2)] == [0, 1, 2]
+    assert history.admit("a", 12 * S, None) == 0
+
+
+def test_each_child_is_counted_by_itself_but_all_spend_one_budget() -> None:
+    history = RestartHistory(RestartBudget(restarts_max=4, period_s=10.0))
+    assert [history.admit(child, 0, None) for child in "aabaa"] == [0, 1, 0, 2, None]
 
 
 @given(
     restarts_max=st.integers(0, 5),
     period_s=st.integers(1, 20),
-    steps_s=st.lists(st.integers(0, 15), max_size=40),
+    failures=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 15)), max_size=40),
 )
 def test_no_period_ever_sees_more_restarts_than_the_budget(
-    restarts_max: int, period_s: int, steps_s: list[int]
+    restarts_max: int, period_s: int, failures: list[tuple[str, int]]
 ) -> None:
     history = RestartHistory(RestartBudget(restarts_max, float(period_s)))
-    admitted: list[int] = []
-    for now_s in itertools.accumulate(steps_s):
-        recent = [then_s for then_s in admitted if now_s - then_s < period_s]
-        number = history.admit(now_s * S, None)
-        assert number == (len(recent) if len(recent) < restarts_max else None)
+    admitted: list[tuple[str, int]] = []
+    now_s = 0
+    for child, pause_s in failures:
+        now_s += pause_s
+        recent = [earlier for earlier, then_s in admitted if now_s - then_s < period_s]
+        number = history.admit(child, now_s * S, None)
+        assert number == (recent.count(child) if len(recent) < restarts_max else None)
         if number is not None:
-            admitted.append(now_s)
+            admitted.append((child, now_s))
 
 
 # -- the story -------------------------------------------------------------------------------------------
@@ -142,9 +149,9 @@ def test_the_story_of_one_failure_is_that_failure() -> None:
 def test_the_story_of_several_failures_is_a_group_in_order() -> None:
     history = RestartHistory(RestartBudget(restarts_max=2))
     errors = [ValueError("first"), KeyError("second"), OSError("last")]
-    history.admit(0, errors[0])
-    history.admit(1, errors[1])
-    assert history.admit(2, errors[2]) is None
+    history.admit("a", 0, errors[0])
+    history.admit("a", 1, errors[1])
+    assert history.admit("a", 2, errors[2]) is None
     story = history.story(errors[2])
     assert isinstance(story, ExceptionGroup)
     assert list(story.exceptions) == errors
@@ -152,10 +159,10 @@ def test_the_story_of_several_failures_is_a_group_in_order() -> None:
 
 def test_what_is_older_than_the_period_is_no_part_of_the_story() -> None:
     history = RestartHistory(RestartBudget(restarts_max=1, period_s=10.0))
-    history.admit(0, ValueError("long ago"))
+    history.admit("a", 0, ValueError("long ago"))
     recent, last = ValueError("recent"), ValueError("last")
-    assert history.admit(11 * S, recent) == 0
-    assert history.admit(12 * S, last) is None
+    assert history.admit("a", 11 * S, recent) == 0
+    assert history.admit("a", 12 * S, last) is None
     story = history.story(last)
     assert isinstance(story, ExceptionGroup)
     assert list(story.exceptions) == [recent, last]
@@ -164,8 +171,8 @@ def test_what_is_older_than_the_period_is_no_part_of_the_story() -> None:
 def test_ends_without_an_error_are_restarts_but_no_part_of_the_story() -> None:
     history = RestartHistory(RestartBudget(restarts_max=2))
     error = ValueError("only")
-    history.admit(0, None)
-    history.admit(1, error)
-    assert history.admit(2, None) is None
+    history.admit("a", 0, None)
+    history.admit("a", 1, error)
+    assert history.admit("a", 2, None) is None
     assert history.story(None) is error
     assert RestartHistory(RestartBudget()).story(None) is None
