@@ -1,0 +1,149 @@
+"""The watchdog: it says who held the event loop, and nothing about those who did not."""
+
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from msgspec import UNSET
+
+from swactor import Actor, ActorRef, ActorSystem, Context, HandlerBlocked, ThreadWatchdog
+
+from .conftest import REAL_LOOPS, SYNC, Kind, Seen, World, echo, ignore
+
+pytestmark = pytest.mark.parametrize("loop_name", REAL_LOOPS)
+
+BOUND_S = 0.02
+HELD_S = 0.08
+NEVER_S = 30.0
+"""A bound that nothing here reaches, however slow the machine is."""
+
+
+def hold_the_loop(ctx: Context[Any], message: Any) -> str:
+    """Let nothing else run for a while."""
+    spin(ctx.system)
+    return "held"
+
+
+def spin(system: ActorSystem) -> None:
+    """Keep the processor busy for `HELD_S` seconds."""
+    ends_ns = system.clock.monotonic_ns() + round(HELD_S * 1e9)
+    while system.clock.monotonic_ns() < ends_ns:
+        pass
+
+
+async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_stack(
+    world: World, kind: Kind
+) -> None:
+    seen = Seen()
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        actor = kind(hold_the_loop)
+        ref = await system.spawn(actor, name="holds")
+        ref.tell(["a list"])
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+    (blocked,) = seen.of(HandlerBlocked)
+    assert blocked.actor == "/holds"
+    assert blocked.actor_type == type(actor).__qualname__
+    assert blocked.message_type == "list"
+    assert blocked.held_ms >= HELD_S * 1000 / 2
+    assert "spin" in blocked.stack
+
+
+async def test_a_handler_that_was_asked_or_woken_by_a_timer_is_named_with_the_message_itself(
+    world: World, kind: Kind
+) -> None:
+    seen = Seen()
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        ref = await system.spawn(kind(hold_the_loop))
+        await world.result(ref.ask(("asked",)))
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+        await system.spawn(kind(hold_the_loop, start=lambda ctx: ctx.send_after(0.0, 1.5)))
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 2)
+    assert [event.message_type for event in seen.of(HandlerBlocked)] == ["tuple", "float"]
+
+
+async def test_a_hook_that_holds_the_loop_is_named_without_a_message(world: World, kind: Kind) -> None:
+    seen = Seen()
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        await system.spawn(kind(start=lambda ctx: spin(ctx.system)), name="starts")
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+    assert [(event.actor, event.message_type) for event in seen.of(HandlerBlocked)] == [("/starts", UNSET)]
+
+
+async def test_of_an_actor_that_asks_and_one_that_holds_the_loop_the_latter_is_named(world: World) -> None:
+    seen = Seen()
+
+    class Asks(Actor[ActorRef[Any]]):
+        async def on_message(self, ctx: Context[Any], message: ActorRef[Any]) -> object:
+            return await message.ask("question")
+
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        holds = await system.spawn(SYNC(hold_the_loop), name="holds")
+        asks = await system.spawn(Asks(), name="asks")
+        await world.result(asks.ask(holds))
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+    assert [event.actor for event in seen.of(HandlerBlocked)] == ["/holds"]
+
+
+async def test_what_holds_the_loop_and_is_no_actor_is_reported_as_such(world: World) -> None:
+    seen = Seen()
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        spin(system)
+        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+    (blocked,) = seen.of(HandlerBlocked)
+    assert (blocked.actor, blocked.actor_type, blocked.message_type) == (UNSET, UNSET, UNSET)
+    assert "spin" in blocked.stack
+
+
+async def test_a_handler_that_waits_does_not_hold_the_loop(world: World) -> None:
+    seen = Seen()
+    opened = anyio.Event()
+
+    class Waits(Actor[Any]):
+        async def on_message(self, ctx: Context[Any], message: Any) -> None:
+            await opened.wait()
+
+    async with world.system(watchdog=ThreadWatchdog(0.5)) as system:
+        system.attach(seen)
+        (await system.spawn(Waits())).tell("wait")
+        await world.elapse(system, 0.7)
+        opened.set()
+    assert seen.of(HandlerBlocked) == []
+
+
+async def test_each_block_is_reported_once(world: World, kind: Kind) -> None:
+    seen = Seen()
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
+        system.attach(seen)
+        ref = await system.spawn(kind(hold_the_loop))
+        for count in range(1, 3):
+            await world.result(ref.ask("hold"))
+            await world.until(lambda count=count: len(seen.of(HandlerBlocked)) >= count)  # type: ignore[misc]  # bound now
+        assert len(seen.of(HandlerBlocked)) == 2
+
+
+async def test_the_thread_of_a_watchdog_ends_with_its_system(world: World, kind: Kind) -> None:
+    before = threading.active_count()
+    async with world.system(watchdog=ThreadWatchdog(NEVER_S)) as system:
+        assert threading.active_count() == before + 1
+        ref = await system.spawn(kind(echo))
+        assert await world.result(ref.ask("alive")) == "alive"
+    assert threading.active_count() == before
+
+
+async def test_a_system_without_a_watchdog_has_no_thread(world: World, kind: Kind) -> None:
+    before = threading.active_count()
+    async with world.system() as system:
+        await system.spawn(kind(ignore))
+        assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("bound_s", [0.0, -1.0])
+def test_a_bound_that_everything_exceeds_is_refused(loop_name: str, bound_s: float) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        ThreadWatchdog(bound_s)
