@@ -6,6 +6,7 @@
 #   make test                          format, lint, types, layers, tests
 #   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
+#   make bench-process                 the same for child processes
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench clean
+.PHONY: help demo test check format lint types layers tests sim docs bench bench-process clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -80,6 +81,9 @@ docs: $(VENV)/installed
 
 bench: $(VENV)/installed-bench
 	@$(BIN)/python benches/runtime.py $(BENCH)
+
+bench-process: $(VENV)/installed
+	@$(BIN)/python benches/process.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

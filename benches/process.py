@@ -1,0 +1,285 @@
+"""What does owning a child process cost? The driver beside the kernel's own calls, asyncio's and anyio's.
+
+All of them take turns, slice by slice, in this one process on asyncio's event loop, and ratios of slices
+that belong together are shown: the speed of a machine drifts by tens of percent within minutes, a ratio of
+slices measured one after the other hardly does. Beside a figure stands the bar that it has to reach, if
+there is one.
+
+The *limit* is ``subprocess.Popen`` in a session of its own, a pidfd, and a callback of the loop: no owner, no
+output, no group, no guard.
+
+The exit status is 0 whatever the figures are: a benchmark is not a test.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+if not __package__:  # started as a file: its packages lie beside its folder
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.children import Anyio, Asyncio, Driver, Limit, LimitByLine, Meter, Way
+from benches.measure import Progress, ratios, spread, undisturbed
+from benches.report import Figure, Row, as_json, spell
+from benches.workloads import Bar
+
+STARTS = 5
+"""Children of a slice, one after the other; their median counts. So few that nobody else comes in between."""
+READS_SHARE = 8
+"""Only one slice in so many is made of output, which takes about a second."""
+LINE = b"The quick brown fox jumps over the lazy dog, and then it does so again and again, 99 bytes long."
+FILE_BYTES = 16 * 1024 * 1024
+HELD, BUSY, TOLD, KILL, READ = (
+    "loop held by a start",
+    "loop busy, in all",
+    "start to exit told",
+    "kill to exit told",
+    "output, line by line",
+)
+BARS = {
+    (HELD, "limit"): Bar(1.3, at_most=True),
+    (TOLD, "limit"): Bar(1.25, at_most=True),
+    (TOLD, "asyncio"): Bar(1.0, at_most=True),
+    (TOLD, "anyio"): Bar(1.0, at_most=True),
+    (KILL, "limit"): Bar(1.5, at_most=True),
+    (READ, "limit"): Bar(0.5),
+}
+LEGEND = """\
+figure   the median of {slices} slices and their quartiles; a slice is {starts} children one after the other,
+         or {megabytes} MB of output, of which there are fewer
+held     the longest time that the loop does not look for events, from the request to the news of the exit
+busy     all the time in which it does not, in between
+told     when an actor's handler, or what awaits the process, knows"""
+HEADINGS = {
+    "start": "START of a child that ends at once: how many times as long; less is better",
+    "kill": "KILL of a child that would stay: how many times as long; less is better",
+    "output": "OUTPUT of a child that writes as fast as it can: how many times as fast; more is better",
+}
+
+Costs = dict[str, list[float]]
+"""In seconds, by way, one a slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who takes part, how much they do, and what was measured so far."""
+
+    ways: Mapping[str, Way]
+    slices: int
+    megabytes: int
+    progress: Progress
+    costs: dict[str, Costs] = field(default_factory=dict)
+
+
+async def starts(run: Run, *, streams: bool) -> list[Row]:
+    """Measure starts of a child that ends at once."""
+    command = (_program("true"),)
+
+    async def slice_of(way: Way) -> list[float]:
+        taken = [await way.start(command, streams=streams) for _ in range(STARTS)]
+        return [statistics.median(costs) for costs in zip(*taken, strict=True)]
+
+    held, busy, told = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    kind = "three pipes" if streams else "no pipes"
+    return [
+        *_compared(run, Title("start", HELD, kind), held),
+        *_compared(run, Title("start", BUSY, kind), busy),
+        *_compared(run, Title("start", TOLD, kind), told),
+    ]
+
+
+async def kills(run: Run) -> list[Row]:
+    """Measure from a kill to the news of the exit."""
+    command = (_program("sleep"), "60")
+
+    async def slice_of(way: Way) -> list[float]:
+        return [statistics.median([await way.kill(command) for _ in range(STARTS)])]
+
+    (costs,) = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    return _compared(run, Title("kill", KILL), costs)
+
+
+async def output(run: Run) -> list[Row]:
+    """Measure how fast output is read and cut into lines."""
+    reading = replace(run, slices=max(1, run.slices // READS_SHARE))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write((LINE + b"\n") * (FILE_BYTES // (len(LINE) + 1)))
+        file.flush()
+        command = (_program("cat"), *[file.name] * max(1, run.megabytes * 1024 * 1024 // FILE_BYTES))
+
+        async def slice_of(way: Way) -> list[float]:
+            return [await way.read(command)]
+
+        (costs,) = await _alternate(reading, ("driver", "limit", "lines", "asyncio"), slice_of)
+    return _compared(run, Title("output", READ), costs, faster=True)
+
+
+async def _alternate(
+    run: Run, keys: Sequence[str], slice_of: Callable[[Way], Awaitable[list[float]]]
+) -> list[Costs]:
+    """Have the ways do slices in turns; return for each figure of a slice its costs, without the warm-up."""
+    figures: list[Costs] = []
+    for number in range(run.slices + 1):
+        for key in keys:
+            way = run.ways[key]
+            run.progress.part(f"slice {number} of {run.slices}, {way.title}")
+            taken = await undisturbed(partial(slice_of, way))
+            if not number:
+                figures = [{key: [] for key in keys} for _ in taken]
+                continue
+            for costs, cost in zip(figures, taken, strict=True):
+                costs[key].append(cost)
+    return figures
+
+
+class Title(NamedTuple):
+    """Where a figure stands in the table; ``kind`` is said beside the way."""
+
+    section: str
+    text: str
+    kind: str = ""
+
+
+def _compared(run: Run, title: Title, costs: Costs, *, faster: bool = False) -> list[Row]:
+    """Compare the driver with everybody who did this."""
+    run.costs[f"{title.text}, {title.kind}" if title.kind else title.text] = costs
+    driver = costs["driver"]
+    rows: list[Row] = []
+    for key, other in costs.items():
+        if key == "driver":
+            continue
+        over = spread(ratios(other, driver) if faster else ratios(driver, other))
+        figure = Figure(over.median, over, BARS.get((title.text, key)))
+        both_ms = f"{spell(statistics.median(driver) * 1e3)} / {spell(statistics.median(other) * 1e3)}"
+        beside = ", ".join(text for text in (run.ways[key].title, title.kind) if text)
+        rows.append(Row(title.section, title.text, title.text, beside, {"driver": figure}, both_ms))
+    return rows
+
+
+STEPS: dict[str, Callable[[Run], Awaitable[list[Row]]]] = {
+    "start": partial(starts, streams=True),
+    "bare": partial(starts, streams=False),
+    "kill": kills,
+    "output": output,
+}
+"""What can be measured, by name, in the order of the table."""
+TEXTS = {
+    "start": "start a child with three pipes that ends at once, until its exit is told",
+    "bare": "the same without pipes",
+    "kill": "kill a child that would stay, until its exit is told",
+    "output": "read much output line by line",
+}
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print ``rows`` by section, in order; a title only once."""
+    print(f"{'':24}{'compared with':<38}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
+    section = title = ""
+    for row in rows:
+        if row.section != section:
+            section, title = row.section, ""
+            print(f"\n{HEADINGS[section]}")
+        shown, title = "" if row.title == title else row.title, row.title
+        (figure,) = row.figures.values()
+        over = "" if figure.spread is None else f"{spell(figure.spread.low)}-{spell(figure.spread.high)}"
+        met = {None: "", True: "yes", False: "NO"}[figure.met]
+        bar = "" if figure.bar is None else str(figure.bar)
+        cells = f"{spell(figure.value):>7}  {over:<12} {bar:<8} {met:<5}{row.note}"
+        print(f"{shown:24}{row.beside:<38}{cells}".rstrip())
+    marks = [figure.met for row in rows for figure in row.figures.values() if figure.met is not None]
+    print(f"\n{sum(marks)} of {len(marks)} bars are met.")
+
+
+def main() -> None:
+    """Measure what was asked for, print it, and write it to a file when there is one."""
+    options = _parse()
+    meter = Meter()
+    progress = Progress(len(options.only))
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(meter)) as runner:
+        rows, costs = runner.run(_measure(options, meter, progress))
+    progress.end()
+    machine = {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",
+    }
+    print(", ".join(machine.values()))
+    print(LEGEND.format(slices=options.slices, starts=STARTS, megabytes=options.megabytes))
+    print()
+    print_table(rows)
+    if options.json is not None:
+        facts = {**machine, "slices": options.slices, "megabytes": options.megabytes}
+        options.json.write_text(as_json(rows, facts, costs), encoding="utf-8")
+
+
+async def _measure(
+    options: "_Options", meter: Meter, progress: Progress
+) -> tuple[list[Row], dict[str, Costs]]:
+    ways = (Driver(meter), Limit(meter), LimitByLine(meter), Asyncio(meter), Anyio(meter))
+    run = Run({way.key: way for way in ways}, options.slices, options.megabytes, progress)
+    rows: list[Row] = []
+    async with AsyncExitStack() as stack:
+        for way in ways:
+            await way.open()
+            stack.push_async_callback(way.close)
+        gc.collect()
+        gc.freeze()  # what the libraries brought along is not looked through before each slice
+        for name in options.only:
+            progress.begin(name)
+            rows += await STEPS[name](run)
+    return rows, run.costs
+
+
+class _Options(argparse.Namespace):
+    only: list[str]
+    slices: int
+    megabytes: int
+    json: Path | None
+
+
+def _parse() -> _Options:
+    what = "\n".join(f"  {name:<8}{text}" for name, text in TEXTS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=f"what can be measured:\n{what}\n\n"
+        "A whole run takes about a minute; let nothing else run beside it.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", choices=list(STEPS), help="measure this; may be repeated"
+    )
+    parser.add_argument("--slices", metavar="N", type=int, default=40, help="how often all take turns (40)")
+    parser.add_argument(
+        "--megabytes", metavar="N", type=int, default=256, help="how much output is read a slice (256)"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="write the figures, and each slice, to FILE"
+    )
+    options = parser.parse_args(namespace=_Options())
+    options.only = [name for name in STEPS if not options.only or name in options.only]
+    if options.slices < 1 or options.megabytes < 1:
+        parser.error("at least one slice, and one megabyte, is needed")
+    return options
+
+
+def _program(name: str) -> str:
+    """Return the path of a program, so that nobody's search for it is measured."""
+    path = shutil.which(name)
+    if path is None:
+        raise SystemExit(f"there is no program {name!r} here")
+    return path
+
+
+if __name__ == "__main__":
+    main()
