@@ -1,7 +1,7 @@
 """The program of the orphan guard: kills the registered process groups when the node is gone, then ends.
 
-Owns: reading the node's lines (``+GROUP START`` and ``-GROUP``), noticing the node's death, checking that a
-group is still the one that was registered, and reading ``/proc/PID/stat`` for that (``linux`` uses it too).
+Owns: the form of the list of groups, noticing the node's death, checking that a group is still the one that
+was registered, and what the kernel says of processes (the node uses that too).
 Not here: the node's side (``guardian``). Runs as a file of its own, without site packages, so it imports
 nothing but the standard library.
 """
@@ -18,7 +18,12 @@ from typing import NamedTuple
 KILL_ROUNDS = 20
 KILL_PAUSE_S = 0.02
 """A group is killed again while members appear: one may have been forking at that moment."""
-LINE_MAX_BYTES = 100
+STAT_MAX_BYTES = 4_096
+NODE_PERIOD_MS = 1_000
+"""How often the guard looks for its node where no descriptor tells the end of a process."""
+RECORD_BYTES = 40
+"""Two decimal numbers of 64 bits at most, of which the first fits into 32."""
+BLANK_RECORD = b"\n".rjust(RECORD_BYTES)
 
 
 class Stat(NamedTuple):
@@ -45,7 +50,11 @@ def parse_stat(line: bytes) -> Stat:
 def read_stat(pid: int) -> Stat | None:
     """Return what the kernel says of ``pid``; None when there is no such process or it cannot be read."""
     try:
-        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        try:
+            return parse_stat(os.read(descriptor, STAT_MAX_BYTES))
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError):
         return None
 
@@ -65,18 +74,22 @@ def living_members(group: int) -> tuple[int, ...]:
     )
 
 
-def parse_lines(data: bytes) -> tuple[list[tuple[int, int | None, bool]], bytes]:
-    """Return (group, start time, registered) for each complete line, and the rest; skip malformed lines."""
-    *lines, rest = data.split(b"\n")
-    changes: list[tuple[int, int | None, bool]] = []
-    for line in lines:
-        words = line[1:].split()
+def format_record(group: int, start_time: int | None) -> bytes:
+    """Return the record of one group: its number and, if known, the start time of its leader."""
+    text = b"%d\n" % group if start_time is None else b"%d %d\n" % (group, start_time)
+    return text.rjust(RECORD_BYTES)
+
+
+def parse_records(data: bytes) -> dict[int, int | None]:
+    """Return the groups in ``data`` and their start times; blank and malformed records are skipped."""
+    groups: dict[int, int | None] = {}
+    for line in data.splitlines():
+        words = line.split()
         with contextlib.suppress(ValueError, IndexError):
             group = int(words[0])
-            if group > 1 and line[:1] in {b"+", b"-"}:
-                start_time = int(words[1]) if len(words) > 1 else None
-                changes.append((group, start_time, line[:1] == b"+"))
-    return changes, rest if len(rest) <= LINE_MAX_BYTES else b""
+            if group > 1:
+                groups[group] = int(words[1]) if len(words) > 1 else None
+    return groups
 
 
 def is_same_group(group: int, start_time: int | None) -> bool:
@@ -99,37 +112,36 @@ def kill_groups(groups: dict[int, int | None]) -> None:
         time.sleep(KILL_PAUSE_S)
 
 
-def watch(descriptor: int, node_pid: int) -> dict[int, int | None]:
-    """Return the registered groups once the node has closed ``descriptor`` or has ended."""
-    groups: dict[int, int | None] = {}
+def wait_for_the_end_of(node_pid: int, descriptor: int) -> None:
+    """Return when the node has closed its end of the pipe ``descriptor``, or has ended."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     # A process that the node forked without exec keeps the pipe open: so watch the node itself as well.
-    with contextlib.suppress(OSError):
-        node = os.pidfd_open(node_pid)
-        if os.getppid() == node_pid:
-            poll.register(node, select.POLLIN)
-    rest = b""
-    while True:
-        ready = {number for number, _ in poll.poll()}
-        if descriptor in ready:
-            data = os.read(descriptor, 65_536)
-            if not data:
-                return groups
-            changes, rest = parse_lines(rest + data)
-            for group, start_time, registered in changes:
-                groups.pop(group, None)
-                if registered:
-                    groups[group] = start_time
-        elif ready:
-            return groups
+    timeout_ms: int | None = NODE_PERIOD_MS
+    with contextlib.suppress(AttributeError, OSError):
+        poll.register(os.pidfd_open(node_pid), select.POLLIN)
+        timeout_ms = None
+    while os.getppid() == node_pid:
+        if poll.poll(timeout_ms):
+            return
+
+
+def read_all(descriptor: int) -> bytes:
+    """Return what is in a file, from its beginning."""
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return file.read()
 
 
 def main() -> None:
-    """Guard the node whose process id is the argument, over standard input."""
+    """Guard the node: its process id, and the descriptor of its list of groups, are the arguments.
+
+    Standard input ends with the node. Standard output is not written to: it ends with the guard.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # it ends with the node, and not before
-    kill_groups(watch(0, int(sys.argv[1])))
+    wait_for_the_end_of(int(sys.argv[1]), 0)
+    kill_groups(parse_records(read_all(int(sys.argv[2]))))
     os._exit(0)
 
 

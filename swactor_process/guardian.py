@@ -1,12 +1,13 @@
 """The orphan guard, seen from the node: one small process that outlives it just long enough to kill the rest.
 
-Owns: starting that process with the first guarded child, telling it which groups exist, starting it again
+Owns: starting that process with the first guarded child, the list of the groups that exist, starting it again
 when somebody killed it.
 Not here: what it does (``_guardian_program``), whom to guard (``ProcessSpec.guarded``).
 
-It notices the node's death, whatever its cause, by the end of a pipe that only the node holds open. What it
-cannot cover: a child in the instant between its start and its registration, and processes that left the
-group of the child that started them.
+The list is a file in memory that both have open: to register a group is one write, which wakes nobody. The
+guard reads it when it notices the node's death, whatever its cause, by the end of a pipe that only the node
+holds open. What it cannot cover: a child in the instant between its start and its registration, and processes
+that left the group of the child that started them.
 """
 
 import contextlib
@@ -15,16 +16,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from swactor.abc import Loop
 from swactor_process import _guardian_program
-from swactor_process._pipes import PipeWriter
-from swactor_process.spawner import WriteOutcome
+from swactor_process._guardian_program import BLANK_RECORD, RECORD_BYTES, format_record
 
 STARTS_MAX = 4
 """A guard that keeps being killed is given up after this many starts: children report ``guarded`` false."""
-QUEUE_LIMIT_BYTES = 1_048_576
 CLOSE_TIMEOUT_S = 2.0
 
 log = logging.getLogger("swactor.process")
@@ -35,93 +37,151 @@ class Guardian:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._groups: dict[int, int | None] = {}
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._writer: PipeWriter | None = None
+        self._groups = _GroupList()
+        self._guard: _Guard | None = None
         self._starts = 0
 
     @property
     def pid(self) -> int | None:
         """The process id of the guard; None when there is none."""
-        return None if self._popen is None else self._popen.pid
+        return None if self._guard is None else self._guard.pid
 
     def guard(self, group: int, start_time: int | None) -> bool:
         """Have ``group`` killed when this node dies. False when there is no guard to be had."""
-        self._groups[group] = start_time
-        if self._writer is None:
-            return self._start()
-        self._send(_line_to_add(group, start_time))
-        return self._writer is not None
+        try:
+            self._groups.add(group, start_time)
+        except OSError as exc:
+            log.warning("no orphan guard for the children of process %d: %s", group, exc)
+            return False
+        return self._guard is not None or self._start()
 
     def release(self, group: int) -> None:
         """Forget ``group``: nobody of it is left."""
-        if group in self._groups:
-            del self._groups[group]
-            self._send(b"-%d\n" % group)
+        self._groups.remove(group)
 
     def close(self) -> None:
         """End the guard, which kills what is still registered. Blocks until it is gone: some milliseconds."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-        self._groups.clear()
-        self._end_process(CLOSE_TIMEOUT_S)
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.end()
+        self._groups.close()
 
     def _start(self) -> bool:
-        self._end_process(0)
         if self._starts >= STARTS_MAX:
             return False
         self._starts += 1
-        ours: int | None = None
-        theirs: int | None = None
         try:
-            theirs, ours = os.pipe2(os.O_CLOEXEC)
+            self._guard = _Guard(self._loop, self._groups.descriptor, on_end=self._restart)
+        except OSError as exc:
+            log.warning("no orphan guard: children would outlive a node that is killed: %s", exc)
+        return self._guard is not None
+
+    def _restart(self) -> None:
+        log.warning("the orphan guard is gone; starting it again")
+        self._guard = None
+        self._start()
+
+
+class _Guard:
+    """One guard process. It and the node notice each other's end by the ends of two pipes."""
+
+    def __init__(self, loop: Loop, groups: int, *, on_end: Callable[[], None]) -> None:
+        with ExitStack() as ours, ExitStack() as theirs:
+            node_gone, node_lives = os.pipe()
+            theirs.callback(os.close, node_gone)
+            ours.callback(os.close, node_lives)
+            guard_gone, guard_lives = os.pipe()
+            theirs.callback(os.close, guard_lives)
+            ours.callback(os.close, guard_gone)
             self._popen = subprocess.Popen(  # noqa: S603 - our own program
                 # -I and -S: nothing of the environment, no site packages; it is there after some 10 ms.
-                [sys.executable, "-I", "-S", str(Path(_guardian_program.__file__)), str(os.getpid())],
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
+                [sys.executable, "-I", "-S", _guardian_program.__file__, str(os.getpid()), str(groups)],
+                stdin=node_gone,
+                stdout=guard_lives,
                 stderr=subprocess.DEVNULL,
+                pass_fds=(groups,),
                 cwd="/",
                 env={},
                 start_new_session=True,
             )
-        except OSError as exc:
-            log.warning("no orphan guard: children would outlive a node that is killed: %s", exc)
-            if ours is not None:
-                os.close(ours)
-            return False
-        finally:
-            if theirs is not None:
-                os.close(theirs)
-        self._writer = PipeWriter(self._loop, ours, limit_bytes=QUEUE_LIMIT_BYTES)
-        self._send(b"".join(_line_to_add(group, start) for group, start in self._groups.items()))
-        return True
+            self._ours = ours.pop_all()
+        self.pid = self._popen.pid
+        self._on_end = on_end
+        self._watch = loop.watch_readable(guard_gone, self._ended)
 
-    def _send(self, lines: bytes) -> None:
-        writer = self._writer
-        if writer is not None:
-            writer.write(lines, lambda outcome: self._sent(writer, outcome))
+    def end(self) -> None:
+        """Have it kill what is registered, and wait until it is gone."""
+        self._watch.cancel()
+        self._ours.close()
+        self._wait(CLOSE_TIMEOUT_S)
 
-    def _sent(self, writer: PipeWriter, outcome: WriteOutcome) -> None:
-        if outcome is WriteOutcome.WRITTEN or writer is not self._writer:
-            return
-        self._writer = None
-        writer.close()
-        log.warning("the orphan guard is gone (%s); starting it again", outcome.value)
-        self._start()
+    def _ended(self) -> None:
+        self._watch.cancel()
+        self._ours.close()
+        self._wait(0.0)
+        self._on_end()
 
-    def _end_process(self, timeout_s: float) -> None:
-        popen, self._popen = self._popen, None
-        if popen is None:
-            return
+    def _wait(self, timeout_s: float) -> None:
         try:
-            popen.wait(timeout_s)
+            self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                popen.send_signal(signal.SIGKILL)
-            popen.wait()
+                self._popen.send_signal(signal.SIGKILL)
+            self._popen.wait()
 
 
-def _line_to_add(group: int, start_time: int | None) -> bytes:
-    return b"+%d\n" % group if start_time is None else b"+%d %d\n" % (group, start_time)
+class _GroupList:
+    """The groups that exist: a file with a record of fixed length for each."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._places: dict[int, int] = {}
+        self._free: list[int] = []
+
+    @property
+    def descriptor(self) -> int:
+        """The file, made when it is used first.
+
+        Raises:
+            OSError: there is none to be had.
+        """
+        if self._descriptor is None:
+            self._descriptor = _memory_file()
+        return self._descriptor
+
+    def add(self, group: int, start_time: int | None) -> None:
+        """Write ``group`` down, over what is there of an earlier one with that number.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        place = self._places.get(group)
+        if place is None:
+            place = self._free[-1] if self._free else len(self._places)
+        os.pwrite(self.descriptor, format_record(group, start_time), place * RECORD_BYTES)
+        if self._free and self._free[-1] == place:
+            self._free.pop()
+        self._places[group] = place
+
+    def remove(self, group: int) -> None:
+        """Strike ``group`` out, if it is there."""
+        place = self._places.pop(group, None)
+        if place is not None:
+            os.pwrite(self.descriptor, BLANK_RECORD, place * RECORD_BYTES)
+            self._free.append(place)
+
+    def close(self) -> None:
+        """Forget all of it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        self._places, self._free = {}, []
+
+
+def _memory_file() -> int:
+    """Return a file without a name; in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("swactor process groups")
+    descriptor, path = tempfile.mkstemp()
+    Path(path).unlink()
+    return descriptor

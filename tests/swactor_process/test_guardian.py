@@ -6,13 +6,17 @@ from pathlib import Path
 
 from swactor_process import ProcessOutput, Stop
 from swactor_process._guardian_program import (
+    BLANK_RECORD,
+    RECORD_BYTES,
+    format_record,
     is_same_group,
     kill_groups,
     living_members,
-    parse_lines,
+    parse_records,
     parse_stat,
     read_stat,
 )
+from swactor_process.guardian import STARTS_MAX, Guardian
 
 from .conftest import Node, eventually, is_alive, python, sh
 
@@ -53,22 +57,67 @@ async def test_the_guard_is_out_of_reach_of_a_ctrl_c_and_holds_nothing_of_the_no
 
     assert os.getsid(guard) == guard
     held = _held_descriptors(guard)
-    assert all(target == "/dev/null" or target.startswith(("pipe:", "anon_inode:")) for target in held)
-    assert sum(target.startswith("pipe:") for target in held) == 1
+    kinds = sorted(target.split(":")[0].split()[0] for target in held)
+    # The node's end, the guard's own end, whatever it does not want to say, the node, the list of groups.
+    assert kinds == ["/dev/null", "/memfd", "anon_inode", "pipe", "pipe"]
 
 
 async def test_a_guard_that_was_killed_is_started_again(node: Node) -> None:
     await (await node.start(sh("true"))).exited()
     first = node.spawner.guardian_pid
     assert first is not None
-    os.kill(first, signal.SIGKILL)
-    await eventually(lambda: not is_alive(first))
-
     owned = await node.start(sh("sleep 30"))
+    started = await owned.started()
 
-    assert (await owned.started()).guarded
-    assert node.spawner.guardian_pid not in {None, first}
-    await owned.process.ask(Stop())
+    os.kill(first, signal.SIGKILL)
+
+    await eventually(lambda: node.spawner.guardian_pid not in {None, first})
+    node.spawner.close()
+    exited = await owned.exited()
+    assert (started.guarded, exited.signal) == (True, signal.SIGKILL)
+
+
+async def test_a_guard_that_is_killed_again_and_again_is_given_up(node: Node) -> None:
+    await (await node.start(sh("true"))).exited()
+    killed: list[int] = []
+    while (guard := node.spawner.guardian_pid) is not None:
+        os.kill(guard, signal.SIGKILL)
+        killed.append(guard)
+        await eventually(lambda: node.spawner.guardian_pid not in killed)
+
+    owned = await node.start(sh("exit 0"))
+
+    assert not (await owned.started()).guarded
+    assert len(killed) == STARTS_MAX
+
+
+async def test_a_number_that_is_guarded_a_second_time_is_that_of_the_second_group(node: Node) -> None:
+    guardian = Guardian(node.system.loop)
+    owned = await node.start(sh("sleep 30", guarded=False))
+    started = await owned.started()
+    assert started.start_time is not None
+    assert guardian.guard(started.pid, started.start_time - 1)
+    assert guardian.guard(started.pid, started.start_time)
+
+    guardian.close()
+
+    assert (await owned.exited()).signal == signal.SIGKILL
+
+
+async def test_a_group_that_was_released_is_left_alone(node: Node) -> None:
+    guardian = Guardian(node.system.loop)
+    one, other = await node.start(sh("sleep 30", guarded=False)), await node.start(sh("sleep 30"))
+    first, second = await one.started(), await other.started()
+    assert guardian.guard(first.pid, first.start_time)
+    guardian.release(first.pid)
+    guardian.release(first.pid)
+    assert guardian.guard(second.pid, second.start_time)
+
+    guardian.close()
+
+    assert (await other.exited()).signal == signal.SIGKILL
+    assert is_alive(first.pid)
+    await one.process.ask(Stop())
 
 
 async def test_without_a_guarded_child_there_is_no_guard(node: Node) -> None:
@@ -107,11 +156,15 @@ def test_a_process_may_call_itself_anything() -> None:
     assert parse_stat(line) == ("S", 70, 60, 12345)
 
 
-def test_the_guard_skips_what_it_does_not_understand() -> None:
-    changes, rest = parse_lines(b"+12 34\n+x\n\n-12\n+7\n+1 1\n?9 9\n+55")
+def test_the_list_of_groups_has_records_of_one_length() -> None:
+    records = [format_record(2**32 - 1, 2**64 - 1), format_record(7, None), BLANK_RECORD]
 
-    assert changes == [(12, 34, True), (12, None, False), (7, None, True)]
-    assert rest == b"+55"
+    assert [len(record) for record in records] == [RECORD_BYTES] * 3
+    assert parse_records(b"".join(records)) == {2**32 - 1: 2**64 - 1, 7: None}
+
+
+def test_the_guard_skips_what_it_does_not_understand() -> None:
+    assert parse_records(b"12 34\nx\n\n12 y\n7\n1 1\n-9 9\n\0\0\n55 5") == {12: 34, 7: None, 55: 5}
 
 
 def test_a_process_that_is_not_there_has_no_stat() -> None:
