@@ -7,6 +7,7 @@ Not here: what the bytes mean.
 import os
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from swactor.abc import Cancellable, Loop
 from swactor_process.spawner import WriteOutcome
@@ -17,17 +18,30 @@ CHUNKS_A_TURN = 1
 """One child that writes without end gets this many reads, then the others have their turn."""
 
 
+class Readables(Protocol):
+    """What watches descriptors: the loop, or something that spares it most of the work."""
+
+    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is readable, until cancelled."""
+        ...
+
+
 class PipeReader:
     """Reads a pipe whenever there is something, and says EOF once."""
 
     def __init__(
-        self, loop: Loop, descriptor: int, *, on_data: Callable[[bytes], None], on_eof: Callable[[], None]
+        self,
+        readables: Readables,
+        descriptor: int,
+        *,
+        on_data: Callable[[bytes], None],
+        on_eof: Callable[[], None],
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor: int | None = descriptor
         self._on_data, self._on_eof = on_data, on_eof
-        self._loop = loop
-        self._watch: Cancellable | None = loop.watch_readable(descriptor, self._read)
+        self._readables = readables
+        self._watch: Cancellable | None = readables.watch_readable(descriptor, self._read)
 
     def pause(self) -> None:
         """Read nothing until `resume`; the other side waits once the pipe is full."""
@@ -38,7 +52,7 @@ class PipeReader:
     def resume(self) -> None:
         """Read again."""
         if self._watch is None and self._descriptor is not None:
-            self._watch = self._loop.watch_readable(self._descriptor, self._read)
+            self._watch = self._readables.watch_readable(self._descriptor, self._read)
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
