@@ -22,6 +22,7 @@ from swactor_process.messages import (
     WriteStdin,
 )
 from swactor_process.output import LinePart
+from swactor_process.portable import PortableSpawner, default_spawner
 from swactor_process.spawner import (
     Child,
     ChildListener,
@@ -56,6 +57,7 @@ __all__ = [
     "LinuxSpawner",
     "Null",
     "Output",
+    "PortableSpawner",
     "ProcessActor",
     "ProcessCommand",
     "ProcessError",
@@ -79,5 +81,6 @@ __all__ = [
     "TailOnly",
     "WriteOutcome",
     "WriteStdin",
+    "default_spawner",
     "spawn_process",
 ]

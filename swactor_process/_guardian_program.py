@@ -15,6 +15,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+PROC = Path("/proc/self")
+PS = ("ps", "-A", "-o", "pid=", "-o", "pgid=", "-o", "stat=")
+PS_TIMEOUT_S = 5.0
+DEAD = frozenset("ZXx")
+"""State letters of processes that only wait to be reaped."""
 KILL_ROUNDS = 20
 KILL_PAUSE_S = 0.02
 """A group is killed again while members appear: one may have been forking at that moment."""
@@ -67,10 +72,36 @@ def living_members(group: int) -> tuple[int, ...]:
         return ()
     except PermissionError:
         pass  # there are some; they run as somebody else
-    pids = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return members_by_proc(group) if PROC.is_dir() else members_by_ps(group)
+
+
+def members_by_proc(group: int) -> tuple[int, ...]:
+    """Return the living processes of ``group`` as ``/proc`` shows them."""
+    pids = sorted(int(entry.name) for entry in PROC.parent.iterdir() if entry.name.isdigit())
     stats = ((pid, read_stat(pid)) for pid in pids)
     return tuple(
-        pid for pid, stat in stats if stat is not None and stat.group == group and stat.state not in "ZXx"
+        pid for pid, stat in stats if stat is not None and stat.group == group and stat.state not in DEAD
+    )
+
+
+def members_by_ps(group: int) -> tuple[int, ...]:
+    """Return the living processes of ``group`` as ``ps`` shows them; its own number when it shows nothing.
+
+    Blocks for some 10 ms.
+    """
+    import subprocess  # here: hardly ever needed, and the guard has to be there soon
+
+    try:
+        text = subprocess.run(PS, capture_output=True, check=True, timeout=PS_TIMEOUT_S).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return (group,)
+    rows = [words for words in map(bytes.split, text.splitlines()) if len(words) == 3]
+    return tuple(
+        sorted(
+            int(pid)
+            for pid, its_group, state in rows
+            if int(its_group) == group and chr(state[0]) not in DEAD
+        )
     )
 
 

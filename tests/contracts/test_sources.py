@@ -35,13 +35,14 @@ SEAMS: dict[str, set[str]] = {
     "swactor/_ports.py": {"os.urandom", "time"},
     "swactor/_watchdog.py": {"threading"},
     # child processes
-    "swactor_process/_guardian_program.py": {"select", "signal", "time"},
+    "swactor_process/_guardian_program.py": {"select", "signal", "subprocess", "time"},
     "swactor_process/_real_child.py": {"os.getpid", "signal", "threading"},
     "swactor_process/_signals.py": {"signal"},
     "swactor_process/_start.py": {"subprocess"},
     "swactor_process/_start_times.py": {"time"},
     "swactor_process/_watches.py": {"select"},
     "swactor_process/guardian.py": {"os.getpid", "signal", "subprocess"},
+    "swactor_process/portable.py": {"os.getpid", "threading"},
     # networks
     "swactor/cluster/transport/_iroh_connection.py": {"asyncio"},
     "swactor/cluster/transport/_iroh_dial.py": {"asyncio"},

@@ -12,6 +12,7 @@ import pytest
 from swactor import Actor, ActorRef, ActorSystem, Context
 from swactor_process import (
     LinuxSpawner,
+    PortableSpawner,
     ProcessCommand,
     ProcessExited,
     ProcessOutput,
@@ -121,7 +122,7 @@ class Owner(Actor[Any]):
 class Node:
     """An actor system and a spawner of real children."""
 
-    def __init__(self, system: ActorSystem, spawner: LinuxSpawner) -> None:
+    def __init__(self, system: ActorSystem, spawner: LinuxSpawner | PortableSpawner) -> None:
         self.system, self.spawner = system, spawner
         self.owners: dict[Owned, ActorRef[Any]] = {}
 

@@ -63,10 +63,11 @@ async def test_a_hundred_children_that_end_at_once_are_all_told_in_order(node: N
     assert len({exited.spawn_id for exited in exits}) == 100
 
 
+@pytest.mark.parametrize("spawner", ["linux", "portable"])
 @pytest.mark.parametrize(("when", "answer"), [("before", "9 None False"), ("after", "None None True")])
-async def test_a_lost_status_is_said_to_be_lost(node: Node, when: str, answer: str) -> None:
+async def test_a_lost_status_is_said_to_be_lost(node: Node, spawner: str, when: str, answer: str) -> None:
     """FC-006."""
-    owned = await node.start(python("spawn_with_sigchld_ignored.py", when))
+    owned = await node.start(python("spawn_with_sigchld_ignored.py", when, spawner))
 
     exited = await owned.exited()
 

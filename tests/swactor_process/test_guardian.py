@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from swactor_process import ProcessOutput, Stop
 from swactor_process._guardian_program import (
     BLANK_RECORD,
@@ -12,6 +14,7 @@ from swactor_process._guardian_program import (
     is_same_group,
     kill_groups,
     living_members,
+    members_by_ps,
     parse_records,
     parse_stat,
     read_stat,
@@ -21,9 +24,10 @@ from swactor_process.guardian import STARTS_MAX, Guardian
 from .conftest import Node, eventually, is_alive, python, sh
 
 
-async def test_nothing_is_left_of_a_node_that_was_killed(node: Node) -> None:
+@pytest.mark.parametrize("spawner", ["linux", "portable"])
+async def test_nothing_is_left_of_a_node_that_was_killed(node: Node, spawner: str) -> None:
     """FC-017: within 2 s; one child obeys TERM, one does not, one has a grandchild."""
-    owned = await node.start(python("owning_node.py", guarded=False))
+    owned = await node.start(python("owning_node.py", spawner, guarded=False))
     started = await owned.started()
     await eventually(lambda: len(owned.lines()) == 5)
     pids = {int(line) for line in owned.lines()}
@@ -148,6 +152,21 @@ async def test_a_group_number_that_was_given_to_somebody_else_is_left_alone(node
     assert living_members(started.pid)
     assert not is_same_group(started.pid, started.start_time - 1)
     assert is_same_group(started.pid, started.start_time)
+
+
+async def test_ps_shows_the_same_members_of_a_group_as_the_kernel(node: Node) -> None:
+    """For systems without ``/proc``. One of the three is dead, and not reaped by its parent."""
+    owned = await node.start(sh("sleep 30 & sleep 0 & echo $!; exec sleep 30"))
+    await eventually(lambda: bool(owned.lines()))
+    await eventually(lambda: not is_alive(int(owned.lines()[0])))
+    group = (await owned.started()).pid
+
+    members = members_by_ps(group)
+
+    assert members == living_members(group)
+    assert (len(members), members[0]) == (2, group)
+    await owned.process.ask(Stop())
+    assert members_by_ps(group) == ()
 
 
 def test_a_process_may_call_itself_anything() -> None:
