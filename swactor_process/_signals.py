@@ -7,6 +7,7 @@ import signal
 
 TERM = int(signal.SIGTERM)
 KILL = int(signal.SIGKILL)
+CONT = int(signal.SIGCONT)
 HARMLESS = frozenset(
     int(number) for number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGSTOP)
 )

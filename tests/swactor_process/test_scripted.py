@@ -1,4 +1,4 @@
-"""Scripted children: the same contract as real ones, and what only a script can play."""
+"""Scripted children: what only a script can play."""
 
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -8,7 +8,6 @@ import pytest
 
 from swactor import Actor, ActorSystem, Context, MailboxPolicy
 from swactor_process import (
-    LinuxSpawner,
     ProcessExited,
     ProcessOutput,
     ProcessSpec,
@@ -21,47 +20,22 @@ from swactor_process import (
     spawn_process,
 )
 from swactor_process.testing import (
-    SCRIPTED_PROGRAMS,
-    SCRIPTED_STANDARD,
     Exit,
     Program,
     Refusal,
     Say,
     Script,
     ScriptedSpawner,
-    StandardPrograms,
     Step,
-    check_spawner,
 )
 
-from .conftest import Owned, Owner, eventually, sh
-
-REAL_PROGRAMS = StandardPrograms(
-    exits_with_7=sh("echo out; printf err >&2; exit 7"),
-    echoes=ProcessSpec(program="cat", label="echoes"),
-    stays=sh("exec sleep 60"),
-    ignores_term=sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"),
-    missing=ProcessSpec(program="no-such-program", label="missing"),
-)
+from .conftest import Owned, Owner, eventually
 
 
 @pytest.fixture
 async def system() -> AsyncIterator[ActorSystem]:
     async with ActorSystem() as running:
         yield running
-
-
-async def test_real_children_keep_the_contract(system: ActorSystem) -> None:
-    with LinuxSpawner(system.loop) as spawner:
-        await check_spawner(spawner, system.loop, REAL_PROGRAMS)
-
-
-async def test_scripted_children_keep_the_contract(system: ActorSystem) -> None:
-    spawner = ScriptedSpawner(system.loop, system.clock, programs=SCRIPTED_STANDARD)
-
-    await check_spawner(spawner, system.loop, SCRIPTED_PROGRAMS)
-
-    assert spawner.living() == ()
 
 
 async def own(system: ActorSystem, program: Program, **changes: Any) -> tuple[Owned, ScriptedSpawner]:
