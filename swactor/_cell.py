@@ -172,9 +172,11 @@ class Cell(Life):
     def drain(self, grace_s: float) -> None:
         """Stop once all that waits now has been handled, or ``grace_s`` are over.
 
-        An actor that is stopping already goes on with that.
+        An actor that is stopping already handles no more messages, and is not started again.
         """
-        if self.state is not ENDED and self.state is not STOPPING:
+        if self.state is STOPPING:
+            self.stop_asked(ASKED_TO_STOP, grace_s, for_good=True)
+        elif self.state is not ENDED:
             self.force(Drained(grace_s))
             self._lose_patience()
             stop = Stop(ASKED_TO_STOP, grace_s, for_good=True)
@@ -352,7 +354,8 @@ class Cell(Life):
             ask.fail(tellable(error, self.actor_id))
         body = message.message if isinstance(message, (Ask, TimerFired)) else message
         self._fail(error, message_type=type(body).__name__)
-        raise_if_for_the_process(error)
+        if not isinstance(error, Exception):
+            raise_if_for_the_process(error)
 
     def _act_on(self, signal: Signal) -> None:
         match signal:

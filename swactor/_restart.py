@@ -84,15 +84,20 @@ def affected(strategy: Strategy, order: Collection[str], failed: str) -> tuple[s
     return started if strategy is ONE_FOR_ALL else started[started.index(failed) :]
 
 
+STORY_ERRORS_MAX: Final = 16
+"""Failures that are remembered for the story of a spent budget: each keeps the failed instance in memory."""
+
+
 class RestartHistory:
     """The restarts of one supervisor within the period of its budget, and what made them necessary."""
 
-    __slots__ = ("_counts", "_period_ns", "_restarts", "budget")
+    __slots__ = ("_counts", "_errors", "_period_ns", "_restarts", "budget")
 
     def __init__(self, budget: RestartBudget) -> None:
         self.budget = budget
         self._period_ns = round(budget.period_s * 1e9)
-        self._restarts: deque[tuple[int, Hashable, BaseException | None]] = deque()
+        self._restarts: deque[tuple[int, Hashable]] = deque()
+        self._errors: deque[tuple[int, BaseException]] = deque(maxlen=STORY_ERRORS_MAX)
         self._counts: dict[Hashable, int] = {}
         """How many of them each child made necessary; those that made none are not in it."""
 
@@ -104,22 +109,25 @@ class RestartHistory:
         restarts, counts = self._restarts, self._counts
         since_ns = now_ns - self._period_ns
         while restarts and restarts[0][0] <= since_ns:
-            _, earlier, _ = restarts.popleft()
+            _, earlier = restarts.popleft()
             left = counts.pop(earlier) - 1
             if left:
                 counts[earlier] = left
         if len(restarts) >= self.budget.restarts_max:
             return None
-        restarts.append((now_ns, child, error))
+        restarts.append((now_ns, child))
+        if error is not None:
+            self._errors.append((now_ns, error))
         before = counts.get(child, 0)
         counts[child] = before + 1
         return before
 
     def story(self, last: BaseException | None) -> BaseException | None:
-        """Return what went wrong within the period, ``last`` at the end: a group when it is more than one."""
-        errors = [error for _, _, error in self._restarts if error is not None]
+        """Return what went wrong lately, within the period, with ``last`` at the end: one error or a group."""
+        oldest_ns = self._restarts[0][0] if self._restarts else 0
+        errors = [error for at_ns, error in self._errors if at_ns >= oldest_ns]
         if last is not None:
             errors.append(last)
         if len(errors) <= 1:
             return errors[0] if errors else None
-        return BaseExceptionGroup("every failure within the period of the restart budget", errors)
+        return BaseExceptionGroup("the latest failures within the period of the restart budget", errors)

@@ -171,3 +171,29 @@ async def test_a_start_that_fails_after_the_stop_was_asked_is_told_all_the_same(
             await anyio.lowlevel.checkpoint()
             go_on.set()
     assert str(reasons[0]) == "failed: RuntimeError: cannot start"
+
+
+async def test_a_child_that_is_drained_while_it_fails_is_not_started_again() -> None:
+    clock = ManualClock()
+    starts: list[str] = []
+    go_on = anyio.Event()
+
+    class SlowToFail(Fragile):
+        async def on_stop(self, ctx: Context[Any], reason: object) -> None:
+            await go_on.wait()
+
+    async with ActorSystem(clock=clock, loop=clock.loop) as system:
+        supervisor = await system.spawn(Supervisor([ChildSpec("a", lambda: SlowToFail(starts, "a"))]))
+        a = await supervisor.ask(GetChild("a"))
+        a.tell("fail")
+        await clock.settle()  # it is in `on_stop` now
+        async with anyio.create_task_group() as group:
+
+            async def drain() -> None:
+                await system.stop_actor(a, drain=True)
+
+            group.start_soon(drain)
+            await clock.settle()
+            go_on.set()
+        await clock.advance(60)
+    assert starts == ["a"]

@@ -176,3 +176,13 @@ def test_ends_without_an_error_are_restarts_but_no_part_of_the_story() -> None:
     assert history.admit("a", 2, None) is None
     assert history.story(None) is error
     assert RestartHistory(RestartBudget()).story(None) is None
+
+
+def test_a_long_story_tells_the_latest_failures() -> None:
+    history = RestartHistory(RestartBudget(restarts_max=100, period_s=60.0))
+    errors = [RuntimeError(str(number)) for number in range(40)]
+    for number, error in enumerate(errors):
+        history.admit("a", number, error)
+    story = history.story(RuntimeError("last"))
+    assert isinstance(story, ExceptionGroup)
+    assert [str(error) for error in story.exceptions] == [str(number) for number in range(24, 40)] + ["last"]
