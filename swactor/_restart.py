@@ -123,7 +123,7 @@ class RestartHistory:
         return before
 
     def story(self, last: BaseException | None) -> BaseException | None:
-        """Return what went wrong lately, within the period, with ``last`` at the end: one error or a group."""
+        """Return what went wrong lately, within the period, ``last`` at the end: one error or a group."""
         oldest_ns = self._restarts[0][0] if self._restarts else 0
         errors = [error for at_ns, error in self._errors if at_ns >= oldest_ns]
         if last is not None:
