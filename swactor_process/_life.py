@@ -1,7 +1,7 @@
 """One start of one child: performs what the session decides, and feeds it what happens.
 
-Owns: timers, tickets of writes, pending replies; names and wall times of the notifications; the spawn id.
-Not here: any decision (``session``), the mailbox in front (``driver``).
+Owns: timers, tickets of writes, pending replies.
+Not here: any decision (``session``), what is told (``_telling``), the mailbox in front (``driver``).
 
 What the child does reaches the session straight from the loop's callbacks, not through the mailbox: a full
 mailbox must not lose an exit, and an actor that is stopping still has to see its child end.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 from swactor import ActorRef, Context, Reply
 from swactor.abc import Cancellable, Waiter
@@ -35,16 +35,10 @@ from swactor_process._effects import (
     Timer,
     WriteChild,
 )
-from swactor_process._outbox import Outbox
 from swactor_process._signals import KILL
-from swactor_process.events import SubprocessSpawnFailed
+from swactor_process._telling import Telling
 from swactor_process.messages import (
     ProcessExited,
-    ProcessOutput,
-    ProcessReady,
-    ProcessReadyOverdue,
-    ProcessStarted,
-    ProcessStillAlive,
     SpawnFailed,
     Stop,
     StopResult,
@@ -76,12 +70,8 @@ class Life:
         self._spec = spec
         self._spawner = spawner
         self._session = Session(spec)
-        # The serial is unique within the system; the token tells restarts and boots apart.
-        spawn_id = f"{ctx.actor_id.serial}-{ctx.random.token(6).hex()}"
-        self._name: _Name = {"process": ctx.ref, "spawn_id": spawn_id, "label": spec.label}
+        self._telling = Telling(ctx, spec, owner=owner, watchers=watchers)
         self._on_broken = on_broken
-        self._owner = Outbox(self._loop, owner)
-        self._watchers = [Outbox(self._loop, watcher) for watcher in watchers]
         self._child: Child | None = None
         self._timers: dict[Timer, tuple[int, Cancellable]] = {}
         self._timers_set = 0
@@ -194,7 +184,7 @@ class Life:
     def _perform_one(self, effect: Effect) -> None:
         match effect:
             case AnnounceOutput():
-                self._announce_output(effect)
+                self._telling.output(effect)
             case StartChild():
                 self._start_child()
             case SetTimer():
@@ -270,105 +260,29 @@ class Life:
 
     # notifications
 
-    def _announce_output(self, effect: AnnounceOutput) -> None:
-        process, spawn_id = self._name["process"], self._name["spawn_id"]
-        for line in effect.lines:
-            self._owner.offer(
-                ProcessOutput(
-                    process=process,
-                    spawn_id=spawn_id,
-                    stream=effect.stream,
-                    line=line.data,
-                    text=line.text,
-                    part=line.part,
-                    terminated=line.terminated,
-                )
-            )
-
     def _announce(
         self,
         effect: AnnounceStarted | AnnounceReady | AnnounceStillAlive | AnnounceFailed | AnnounceExited,
     ) -> None:
         match effect:
             case AnnounceStarted():
-                self._tell_all(self._started())
+                self._telling.started(self._running_child())
             case AnnounceReady():
-                kind = ProcessReadyOverdue if effect.overdue else ProcessReady
-                self._owner.tell(kind(**self._name, after_ms=round(effect.after_s * 1e3)))
+                self._telling.ready(effect)
             case AnnounceStillAlive():
-                child = self._running_child()
-                alive = ProcessStillAlive(**self._name, pid=child.pid, kernel_state=child.state())
-                self._owner.tell(alive)
-                self._answer_stops(alive)
+                self._answer_stops(self._telling.still_alive(self._running_child()))
                 self._settled.set(None)
             case AnnounceFailed(error=error):
-                failed = SpawnFailed(
-                    **self._name,
-                    command=self._spec.command,
-                    errno_name=error.errno_name,
-                    role=error.role,
-                    path=error.path,
-                    message=str(error),
-                )
-                self._owner.tell(failed)
-                self._report(failed)
-                self._finish(failed)
+                self._finish(self._telling.failed(error))
             case AnnounceExited():
-                exited = self._exit_of(effect)
-                self._tell_all(exited)
-                self._finish(exited)
-
-    def _started(self) -> ProcessStarted:
-        child = self._running_child()
-        return ProcessStarted(
-            **self._name,
-            pid=child.pid,
-            parent_pid=child.parent_pid,
-            start_time=child.start_time,
-            command=self._spec.command,
-            started_at_ms=self._clock.wall_ms(),
-            guarded=child.guarded,
-        )
-
-    def _exit_of(self, effect: AnnounceExited) -> ProcessExited:
-        child = self._running_child()
-        return ProcessExited(
-            **self._name,
-            pid=child.pid,
-            start_time=child.start_time,
-            command=self._spec.command,
-            exit_code=effect.status.exit_code,
-            signal=effect.status.signal,
-            status_lost=effect.status.status_lost,
-            asked_for=effect.asked_for,
-            escalated=effect.escalated,
-            uptime_ms=round(effect.uptime_s * 1e3),
-            exited_at_ms=self._exited_at_ms,
-            stderr_tail=effect.stderr_tail,
-            eof_reached=effect.eof_reached,
-            survivors=effect.survivors,
-            dropped_lines=self._owner.dropped,
-            lost_stdin_bytes=self._lost_stdin_bytes,
-        )
-
-    def _tell_all(self, notification: ProcessStarted | ProcessExited) -> None:
-        self._owner.tell(notification)
-        for watcher in self._watchers:
-            watcher.tell(notification)
-
-    def _report(self, failed: SpawnFailed) -> None:
-        """Nobody forwards a start that did not happen, so the driver says it; arguments may be secret."""
-        self._ctx.emit(
-            SubprocessSpawnFailed(
-                label=failed.label,
-                command=self._spec.program,
-                spawn_id=failed.spawn_id,
-                errno_name=failed.errno_name,
-                role=failed.role.value,
-                path=failed.path,
-                message=failed.message,
-            )
-        )
+                self._finish(
+                    self._telling.exited(
+                        self._running_child(),
+                        effect,
+                        exited_at_ms=self._exited_at_ms,
+                        lost_stdin_bytes=self._lost_stdin_bytes,
+                    )
+                )
 
     def _finish(self, last: ProcessExited | SpawnFailed) -> None:
         self._last = last
@@ -380,11 +294,3 @@ class Life:
         replies, self._stops = self._stops, []
         for reply in replies:
             reply.send(result)
-
-
-class _Name(TypedDict):
-    """What all notifications of one start have in common."""
-
-    process: ActorRef[Any]
-    spawn_id: str
-    label: str

@@ -27,7 +27,8 @@ from swactor_process._effects import (
     Timer,
     WriteChild,
 )
-from swactor_process.session import RETRY_DELAYS_S, TRANSITIONS, Input, Session, State
+from swactor_process.session import RETRY_DELAYS_S, Session
+from swactor_process.transitions import TRANSITIONS, Input, State
 
 E = TypeVar("E", bound=Effect)
 SPEC = ProcessSpec(program="p", label="l", grace_s=5.0, deadline_s=10.0, linger_s=2.0)

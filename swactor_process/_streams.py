@@ -1,0 +1,36 @@
+"""What becomes of the bytes of one stream that this node reads, as its output policy says. Pure.
+
+Owns: the effects that bytes bring about, by policy; which stream has a tail.
+Not here: cutting lines, remembering a tail (``output``).
+"""
+
+from swactor_process._effects import AnnounceOutput
+from swactor_process.output import Line, LineSplitter, Tail
+from swactor_process.spec import Lines, ProcessSpec, Stream
+
+
+class StreamReader:
+    """One stream of one child. Memory: one unfinished line and the tail."""
+
+    def __init__(self, spec: ProcessSpec, stream: Stream) -> None:
+        policy = spec.policy(stream)
+        self._stream = stream
+        self._tail = Tail(spec.tail_bytes) if stream is Stream.STDERR else None
+        self._splitter = LineSplitter(policy.line_max_bytes) if isinstance(policy, Lines) else None
+
+    def feed(self, data: bytes) -> AnnounceOutput | None:
+        """Return what ``data`` brings about."""
+        if self._tail is not None:
+            self._tail.feed(data)
+        return None if self._splitter is None else self._told(self._splitter.feed(data))
+
+    def end(self) -> AnnounceOutput | None:
+        """Return what the end of the stream brings about: its rest."""
+        return None if self._splitter is None else self._told(self._splitter.end())
+
+    def _told(self, lines: list[Line]) -> AnnounceOutput | None:
+        return AnnounceOutput(self._stream, lines) if lines else None
+
+    def tail(self) -> str:
+        """Return the last bytes, for people; nothing for a stream that keeps none."""
+        return "" if self._tail is None else self._tail.text()

@@ -1,0 +1,151 @@
+"""What one start tells about itself: the records, with names and wall times, on their way to who hears them.
+
+Owns: the spawn id, the notifications to the owner and the watchers, the event of a start that was refused.
+Not here: when anything is told (``session``), the queue in front of a full mailbox (``_outbox``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from swactor import ActorRef, Context
+from swactor_process._effects import AnnounceExited, AnnounceOutput, AnnounceReady
+from swactor_process._outbox import Outbox
+from swactor_process.events import SubprocessSpawnFailed
+from swactor_process.messages import (
+    ProcessExited,
+    ProcessOutput,
+    ProcessReady,
+    ProcessReadyOverdue,
+    ProcessStarted,
+    ProcessStillAlive,
+    SpawnFailed,
+)
+from swactor_process.spawner import Child, SpawnError
+from swactor_process.spec import ProcessSpec
+
+
+class Telling:
+    """Tells the owner, and who else watches, about one start. Methods return what they told."""
+
+    def __init__(
+        self,
+        ctx: Context[Any],
+        spec: ProcessSpec,
+        *,
+        owner: ActorRef[Any],
+        watchers: tuple[ActorRef[Any], ...],
+    ) -> None:
+        self._ctx, self._spec = ctx, spec
+        # The serial is unique within the system; the token tells restarts and boots apart.
+        spawn_id = f"{ctx.actor_id.serial}-{ctx.random.token(6).hex()}"
+        self._name: _Name = {"process": ctx.ref, "spawn_id": spawn_id, "label": spec.label}
+        self._owner = Outbox(ctx.loop, owner)
+        self._watchers = [Outbox(ctx.loop, watcher) for watcher in watchers]
+
+    def started(self, child: Child) -> None:
+        """Tell that ``child`` runs."""
+        self._tell_all(
+            ProcessStarted(
+                **self._name,
+                pid=child.pid,
+                parent_pid=child.parent_pid,
+                start_time=child.start_time,
+                command=self._spec.command,
+                started_at_ms=self._ctx.clock.wall_ms(),
+                guarded=child.guarded,
+            )
+        )
+
+    def output(self, effect: AnnounceOutput) -> None:
+        """Tell lines of the child, as far as the owner has room for them."""
+        process, spawn_id = self._name["process"], self._name["spawn_id"]
+        for line in effect.lines:
+            self._owner.offer(
+                ProcessOutput(
+                    process=process,
+                    spawn_id=spawn_id,
+                    stream=effect.stream,
+                    line=line.data,
+                    text=line.text,
+                    part=line.part,
+                    terminated=line.terminated,
+                )
+            )
+
+    def ready(self, effect: AnnounceReady) -> None:
+        """Tell that the child is ready, or not in time."""
+        kind = ProcessReadyOverdue if effect.overdue else ProcessReady
+        self._owner.tell(kind(**self._name, after_ms=round(effect.after_s * 1e3)))
+
+    def still_alive(self, child: Child) -> ProcessStillAlive:
+        """Tell that the stop reached its deadline."""
+        alive = ProcessStillAlive(**self._name, pid=child.pid, kernel_state=child.state())
+        self._owner.tell(alive)
+        return alive
+
+    def failed(self, error: SpawnError) -> SpawnFailed:
+        """Tell that nothing was started."""
+        failed = SpawnFailed(
+            **self._name,
+            command=self._spec.command,
+            errno_name=error.errno_name,
+            role=error.role,
+            path=error.path,
+            message=str(error),
+        )
+        self._owner.tell(failed)
+        self._report(failed)
+        return failed
+
+    def exited(
+        self, child: Child, effect: AnnounceExited, *, exited_at_ms: int, lost_stdin_bytes: int
+    ) -> ProcessExited:
+        """Tell how ``child`` ended."""
+        exited = ProcessExited(
+            **self._name,
+            pid=child.pid,
+            start_time=child.start_time,
+            command=self._spec.command,
+            exit_code=effect.status.exit_code,
+            signal=effect.status.signal,
+            status_lost=effect.status.status_lost,
+            asked_for=effect.asked_for,
+            escalated=effect.escalated,
+            uptime_ms=round(effect.uptime_s * 1e3),
+            exited_at_ms=exited_at_ms,
+            stderr_tail=effect.stderr_tail,
+            eof_reached=effect.eof_reached,
+            survivors=effect.survivors,
+            dropped_lines=self._owner.dropped,
+            lost_stdin_bytes=lost_stdin_bytes,
+        )
+        self._tell_all(exited)
+        return exited
+
+    def _tell_all(self, notification: ProcessStarted | ProcessExited) -> None:
+        self._owner.tell(notification)
+        for watcher in self._watchers:
+            watcher.tell(notification)
+
+    def _report(self, failed: SpawnFailed) -> None:
+        """Nobody forwards a start that did not happen, so the driver says it; arguments may be secret."""
+        self._ctx.emit(
+            SubprocessSpawnFailed(
+                label=failed.label,
+                command=self._spec.program,
+                spawn_id=failed.spawn_id,
+                errno_name=failed.errno_name,
+                role=failed.role.value,
+                path=failed.path,
+                message=failed.message,
+            )
+        )
+
+
+class _Name(TypedDict):
+    """What all notifications of one start have in common."""
+
+    process: ActorRef[Any]
+    spawn_id: str
+    label: str
