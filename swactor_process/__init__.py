@@ -7,6 +7,7 @@ from swactor_process.driver import ProcessActor, spawn_process
 from swactor_process.linux import LinuxSpawner
 from swactor_process.messages import (
     CloseStdin,
+    ProcessChunk,
     ProcessCommand,
     ProcessExited,
     ProcessNotification,
@@ -33,6 +34,7 @@ from swactor_process.spawner import (
     WriteOutcome,
 )
 from swactor_process.spec import (
+    Chunks,
     Inherit,
     InvalidSpecError,
     Lines,
@@ -48,6 +50,7 @@ from swactor_process.spec import (
 __all__ = [
     "Child",
     "ChildListener",
+    "Chunks",
     "CloseStdin",
     "ExitStatus",
     "Inherit",
@@ -59,6 +62,7 @@ __all__ = [
     "Output",
     "PortableSpawner",
     "ProcessActor",
+    "ProcessChunk",
     "ProcessCommand",
     "ProcessError",
     "ProcessExited",

@@ -88,6 +88,13 @@ class AnnounceOutput(Struct, frozen=True):
     lines: list[Line]
 
 
+class AnnounceChunks(Struct, frozen=True):
+    """Tell these bytes."""
+
+    stream: Stream
+    chunks: list[bytes]
+
+
 class AnnounceReady(Struct, frozen=True):
     """Tell that the readiness rule was met, or not in time."""
 
@@ -130,6 +137,7 @@ Effect = (
     | CloseChild
     | AnnounceStarted
     | AnnounceOutput
+    | AnnounceChunks
     | AnnounceReady
     | AnnounceStillAlive
     | AnnounceFailed

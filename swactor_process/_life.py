@@ -16,6 +16,7 @@ from typing import Any
 from swactor import ActorRef, Context, Reply
 from swactor.abc import Cancellable, Waiter
 from swactor_process._effects import (
+    AnnounceChunks,
     AnnounceExited,
     AnnounceFailed,
     AnnounceOutput,
@@ -185,6 +186,8 @@ class Life:
         match effect:
             case AnnounceOutput():
                 self._telling.output(effect)
+            case AnnounceChunks():
+                self._telling.chunks(effect)
             case StartChild():
                 self._start_child()
             case SetTimer():

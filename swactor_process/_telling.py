@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from swactor import ActorRef, Context
-from swactor_process._effects import AnnounceExited, AnnounceOutput, AnnounceReady
+from swactor_process._effects import AnnounceChunks, AnnounceExited, AnnounceOutput, AnnounceReady
 from swactor_process._outbox import Outbox
 from swactor_process.events import SubprocessSpawnFailed
 from swactor_process.messages import (
+    ProcessChunk,
     ProcessExited,
     ProcessOutput,
     ProcessReady,
@@ -71,6 +72,14 @@ class Telling:
                     part=line.part,
                     terminated=line.terminated,
                 )
+            )
+
+    def chunks(self, effect: AnnounceChunks) -> None:
+        """Tell bytes of the child, as far as the owner has room for them."""
+        process, spawn_id = self._name["process"], self._name["spawn_id"]
+        for data in effect.chunks:
+            self._owner.offer(
+                ProcessChunk(process=process, spawn_id=spawn_id, stream=effect.stream, data=data)
             )
 
     def ready(self, effect: AnnounceReady) -> None:

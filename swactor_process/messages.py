@@ -1,8 +1,9 @@
 """What an owner says to a process actor, and what it hears from it.
 
 Owns: the commands and the notifications. Order of the notifications, each exactly once:
-`ProcessStarted`, `ProcessOutput` (any number; `ProcessReady` or `ProcessReadyOverdue` among them),
-`ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes before the exit when a stop took too long.
+`ProcessStarted`, output (any number of `ProcessOutput` and `ProcessChunk`; `ProcessReady` or
+`ProcessReadyOverdue` among them), `ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes
+before the exit when a stop took too long.
 Not here: who sends what when (``session``). These records stay inside one node.
 """
 
@@ -46,6 +47,15 @@ class ProcessOutput(Struct, frozen=True, kw_only=True):
     part: LinePart
     terminated: bool
     """False: the stream ended here without a newline."""
+
+
+class ProcessChunk(Struct, frozen=True, kw_only=True):
+    """Bytes of the child as they came, for a stream with the `Chunks` policy."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    stream: Stream
+    data: bytes
 
 
 class ProcessReady(Struct, frozen=True, kw_only=True):
@@ -105,7 +115,7 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     survivors: tuple[int, ...]
     """Process ids of the child's group that still lived when this was told."""
     dropped_lines: int
-    """Output that the owner's full mailbox did not take."""
+    """Lines, pieces of lines and chunks that the owner's full mailbox did not take."""
     lost_stdin_bytes: int
     """Bytes of `WriteStdin` that were told, not asked, and not written."""
 
@@ -176,6 +186,7 @@ ProcessCommand = WriteStdin | CloseStdin | SendSignal | Stop
 ProcessNotification = (
     ProcessStarted
     | ProcessOutput
+    | ProcessChunk
     | ProcessReady
     | ProcessReadyOverdue
     | ProcessStillAlive

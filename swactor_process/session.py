@@ -9,6 +9,7 @@ bytes of a stream (``_streams``), performing effects (``_life``). Times are mono
 import re
 
 from swactor_process._effects import (
+    AnnounceChunks,
     AnnounceExited,
     AnnounceFailed,
     AnnounceOutput,
@@ -177,13 +178,13 @@ class Session:
             effects.append(CheckGroup())
         return effects
 
-    def _announce(self, output: AnnounceOutput | None, now_s: float) -> list[Effect]:
+    def _announce(self, output: AnnounceOutput | AnnounceChunks | None, now_s: float) -> list[Effect]:
         if output is None:
             return []
         effects: list[Effect] = [output]
         rule = self._readiness
         # Also when the child has ended meanwhile: what counts is what it wrote, not who was read first.
-        if rule is not None and _meets(rule, output):
+        if rule is not None and isinstance(output, AnnounceOutput) and _meets(rule, output):
             self._readiness = None
             effects += [
                 CancelTimer(Timer.READY),

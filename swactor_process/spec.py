@@ -16,6 +16,7 @@ from msgspec import Struct
 from swactor import SwactorError
 
 LINE_MAX_BYTES = 65_536
+CHUNK_MAX_BYTES = 65_536
 TAIL_BYTES = 8_192
 STDIN_BUFFER_BYTES = 1_048_576
 LABEL_MAX_CHARS = 200
@@ -55,8 +56,23 @@ class Lines(Struct, frozen=True, tag=True):
             raise InvalidSpecError("line_max_bytes", "at least 1")
 
 
+class Chunks(Struct, frozen=True, tag=True):
+    """Read the stream and give its bytes to the owner as they come (`ProcessChunk`): for binary protocols.
+
+    A chunk is what one read brought, cut where it is above ``chunk_max_bytes``; its borders mean nothing.
+    When the owner's mailbox is full, chunks are dropped and counted in `ProcessExited`.
+    """
+
+    chunk_max_bytes: int = CHUNK_MAX_BYTES
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        if self.chunk_max_bytes < 1:
+            raise InvalidSpecError("chunk_max_bytes", "at least 1")
+
+
 class TailOnly(Struct, frozen=True, tag=True):
-    """Read the stream and keep nothing but its last bytes; no `ProcessOutput`."""
+    """Read the stream and keep nothing but its last bytes; the owner is told nothing."""
 
 
 class Null(Struct, frozen=True, tag=True):
@@ -67,7 +83,7 @@ class Inherit(Struct, frozen=True, tag=True):
     """Let the child write to the same stream of this node; there is no tail either."""
 
 
-Output = Lines | TailOnly | Null | Inherit
+Output = Lines | Chunks | TailOnly | Null | Inherit
 
 
 class ReadyOnLine(Struct, frozen=True):
@@ -148,7 +164,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
 
     def piped(self) -> tuple[Stream, ...]:
         """Return the streams this node reads."""
-        return tuple(stream for stream in Stream if isinstance(self.policy(stream), Lines | TailOnly))
+        return tuple(stream for stream in Stream if not isinstance(self.policy(stream), Null | Inherit))
 
 
 def _check_label(label: str) -> None:

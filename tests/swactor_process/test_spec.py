@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from swactor_process import (
+    Chunks,
     InvalidSpecError,
     Lines,
     ProcessError,
@@ -50,6 +51,8 @@ def test_an_input_that_breaks_a_rule_is_named(changes: dict[str, Any], field: st
 def test_policies_and_commands_refuse_what_cannot_work() -> None:
     with pytest.raises(InvalidSpecError, match="line_max_bytes"):
         Lines(line_max_bytes=0)
+    with pytest.raises(InvalidSpecError, match="chunk_max_bytes"):
+        Chunks(chunk_max_bytes=0)
     with pytest.raises(InvalidSpecError, match="regular expression"):
         ReadyOnLine(pattern="(")
     with pytest.raises(InvalidSpecError, match="signal"):
