@@ -45,6 +45,7 @@ from swactor_process.spec import (
     ReadyOnLine,
     Stream,
     TailOnly,
+    WhenFull,
 )
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "StopResult",
     "Stream",
     "TailOnly",
+    "WhenFull",
     "WriteOutcome",
     "WriteStdin",
     "default_spawner",

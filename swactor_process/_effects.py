@@ -69,6 +69,22 @@ class ReadRest(Struct, frozen=True):
     """Read what is there at this moment."""
 
 
+class PauseReading(Struct, frozen=True):
+    """Read nothing more of ``stream`` for now."""
+
+    stream: Stream
+
+
+class ResumeReading(Struct, frozen=True):
+    """Read ``stream`` again."""
+
+    stream: Stream
+
+
+class BoundBacklog(Struct, frozen=True):
+    """Reading is not paused any more: from now on what finds the backlog full is dropped."""
+
+
 class CheckGroup(Struct, frozen=True):
     """Reap the child and tell `Session.on_group` who of its group still lives."""
 
@@ -133,6 +149,9 @@ Effect = (
     | AnswerWrite
     | CloseChildStdin
     | ReadRest
+    | PauseReading
+    | ResumeReading
+    | BoundBacklog
     | CheckGroup
     | CloseChild
     | AnnounceStarted

@@ -24,12 +24,15 @@ from swactor_process._effects import (
     AnnounceStarted,
     AnnounceStillAlive,
     AnswerWrite,
+    BoundBacklog,
     CancelTimer,
     CheckGroup,
     CloseChild,
     CloseChildStdin,
     Effect,
+    PauseReading,
     ReadRest,
+    ResumeReading,
     SetTimer,
     SignalGroup,
     StartChild,
@@ -71,7 +74,7 @@ class Life:
         self._spec = spec
         self._spawner = spawner
         self._session = Session(spec)
-        self._telling = Telling(ctx, spec, owner=owner, watchers=watchers)
+        self._telling = Telling(ctx, spec, owner=owner, watchers=watchers, on_level=self._level_changed)
         self._on_broken = on_broken
         self._child: Child | None = None
         self._timers: dict[Timer, tuple[int, Cancellable]] = {}
@@ -168,6 +171,11 @@ class Life:
                 self._child.signal(KILL)
             self._on_broken(error)
 
+    def _level_changed(self, behind: bool) -> None:  # noqa: FBT001 - the level is one of two
+        """More output waits for the owner than should, or no more."""
+        react = self._session.on_owner_behind if behind else self._session.on_owner_caught_up
+        self._react(react())
+
     # effects
 
     def _perform(self, effects: list[Effect]) -> None:
@@ -190,6 +198,8 @@ class Life:
                 self._telling.chunks(effect)
             case StartChild():
                 self._start_child()
+            case BoundBacklog():
+                self._telling.bound()
             case SetTimer():
                 self._set_timer(effect)
             case CancelTimer():
@@ -216,7 +226,15 @@ class Life:
             self._perform(self._session.on_spawned(self._now_s()))
 
     def _command_child(
-        self, effect: SignalGroup | WriteChild | CloseChildStdin | ReadRest | CheckGroup | CloseChild
+        self,
+        effect: SignalGroup
+        | WriteChild
+        | CloseChildStdin
+        | PauseReading
+        | ResumeReading
+        | ReadRest
+        | CheckGroup
+        | CloseChild,
     ) -> None:
         child = self._running_child()
         match effect:
@@ -226,6 +244,10 @@ class Life:
                 child.write(effect.data, lambda outcome: self._written(effect.ticket, outcome))
             case CloseChildStdin():
                 child.close_stdin()
+            case PauseReading():
+                child.pause(effect.stream)
+            case ResumeReading():
+                child.resume(effect.stream)
             case ReadRest():
                 child.read_rest()
             case CheckGroup():

@@ -6,6 +6,7 @@ Not here: when anything is told (``session``), the queue in front of a full mail
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 from swactor import ActorRef, Context
@@ -23,7 +24,7 @@ from swactor_process.messages import (
     SpawnFailed,
 )
 from swactor_process.spawner import Child, SpawnError
-from swactor_process.spec import ProcessSpec
+from swactor_process.spec import ProcessSpec, Stream
 
 
 class Telling:
@@ -36,12 +37,14 @@ class Telling:
         *,
         owner: ActorRef[Any],
         watchers: tuple[ActorRef[Any], ...],
+        on_level: Callable[[bool], None],
     ) -> None:
         self._ctx, self._spec = ctx, spec
         # The serial is unique within the system; the token tells restarts and boots apart.
         spawn_id = f"{ctx.actor_id.serial}-{ctx.random.token(6).hex()}"
         self._name: _Name = {"process": ctx.ref, "spawn_id": spawn_id, "label": spec.label}
-        self._owner = Outbox(ctx.loop, owner)
+        self._owner = Outbox(ctx.loop, owner, backlog_bytes=spec.backlog_bytes, on_level=on_level)
+        self._pausing = frozenset(spec.pausing())
         self._watchers = [Outbox(ctx.loop, watcher) for watcher in watchers]
 
     def started(self, child: Child) -> None:
@@ -59,28 +62,35 @@ class Telling:
         )
 
     def output(self, effect: AnnounceOutput) -> None:
-        """Tell lines of the child, as far as the owner has room for them."""
+        """Tell lines of the child, as the policy of the stream says when the owner has no room."""
         process, spawn_id = self._name["process"], self._name["spawn_id"]
+        give = self._way(effect.stream)
         for line in effect.lines:
-            self._owner.offer(
-                ProcessOutput(
-                    process=process,
-                    spawn_id=spawn_id,
-                    stream=effect.stream,
-                    line=line.data,
-                    text=line.text,
-                    part=line.part,
-                    terminated=line.terminated,
-                )
+            output = ProcessOutput(
+                process=process,
+                spawn_id=spawn_id,
+                stream=effect.stream,
+                line=line.data,
+                text=line.text,
+                part=line.part,
+                terminated=line.terminated,
             )
+            give(output, len(line.data))
 
     def chunks(self, effect: AnnounceChunks) -> None:
-        """Tell bytes of the child, as far as the owner has room for them."""
+        """Tell bytes of the child, as the policy of the stream says when the owner has no room."""
         process, spawn_id = self._name["process"], self._name["spawn_id"]
+        give = self._way(effect.stream)
         for data in effect.chunks:
-            self._owner.offer(
-                ProcessChunk(process=process, spawn_id=spawn_id, stream=effect.stream, data=data)
-            )
+            chunk = ProcessChunk(process=process, spawn_id=spawn_id, stream=effect.stream, data=data)
+            give(chunk, len(data))
+
+    def _way(self, stream: Stream) -> Callable[[object, int], None]:
+        return self._owner.hold if stream in self._pausing else self._owner.offer
+
+    def bound(self) -> None:
+        """Output is read whatever happens from now on, so it may be dropped."""
+        self._owner.bound()
 
     def ready(self, effect: AnnounceReady) -> None:
         """Tell that the child is ready, or not in time."""
@@ -127,6 +137,7 @@ class Telling:
             eof_reached=effect.eof_reached,
             survivors=effect.survivors,
             dropped_lines=self._owner.dropped,
+            dropped_bytes=self._owner.dropped_bytes,
             lost_stdin_bytes=lost_stdin_bytes,
         )
         self._tell_all(exited)

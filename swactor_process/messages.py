@@ -116,6 +116,8 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     """Process ids of the child's group that still lived when this was told."""
     dropped_lines: int
     """Lines, pieces of lines and chunks that the owner's full mailbox did not take."""
+    dropped_bytes: int = 0
+    """How many bytes these were."""
     lost_stdin_bytes: int
     """Bytes of `WriteStdin` that were told, not asked, and not written."""
 

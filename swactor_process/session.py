@@ -29,6 +29,7 @@ from swactor_process._effects import (
     Timer,
     WriteChild,
 )
+from swactor_process._pausing import Pausing
 from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
 from swactor_process._streams import StreamReader
@@ -63,6 +64,7 @@ class Session:
         self._lingered = False
         self._open = set(spec.piped())
         self._streams = {stream: StreamReader(spec, stream) for stream in spec.piped()}
+        self._pausing = Pausing(spec)
         self._readiness = spec.readiness
 
     def _accepts(self, what: Input) -> bool:
@@ -130,7 +132,7 @@ class Session:
                 return self._begin_stop(now_s) if first else self._stopping.timers(now_s)
 
     def _begin_stop(self, now_s: float) -> list[Effect]:
-        return [CancelTimer(Timer.READY), *self._stopping.begin(now_s)]
+        return [CancelTimer(Timer.READY), *self._pausing.end(), *self._stopping.begin(now_s)]
 
     def on_signal_asked(self, number: int) -> list[Effect]:
         """Pass a signal on."""
@@ -192,6 +194,14 @@ class Session:
             ]
         return effects
 
+    def on_owner_behind(self) -> list[Effect]:
+        """More output waits for the owner than should: have the child wait, unless it is to end."""
+        return self._pausing.pause() if self._accepts(Input.OWNER_BEHIND) else []
+
+    def on_owner_caught_up(self) -> list[Effect]:
+        """Little or no output waits any more."""
+        return self._pausing.resume() if self._accepts(Input.OWNER_CAUGHT_UP) else []
+
     # the end
 
     def on_exited(self, status: ExitStatus, now_s: float) -> list[Effect]:
@@ -203,6 +213,7 @@ class Session:
         effects: list[Effect] = [CancelTimer(timer) for timer in (Timer.READY, Timer.GRACE, Timer.DEADLINE)]
         if self._stopping.asked:
             effects.append(SignalGroup(KILL))
+        effects += self._pausing.end()
         effects.append(SetTimer(Timer.LINGER, self._spec.linger_s))
         effects.append(SetTimer(Timer.QUIET, QUIET_S) if self._open else CheckGroup())
         return effects

@@ -18,6 +18,7 @@ from swactor import SwactorError
 LINE_MAX_BYTES = 65_536
 CHUNK_MAX_BYTES = 65_536
 TAIL_BYTES = 8_192
+BACKLOG_BYTES = 262_144
 STDIN_BUFFER_BYTES = 1_048_576
 LABEL_MAX_CHARS = 200
 
@@ -41,14 +42,23 @@ class Stream(enum.Enum):
     STDERR = "stderr"
 
 
+class WhenFull(enum.Enum):
+    """What happens to output that finds the owner's mailbox full."""
+
+    DROP = "drop"
+    """It is dropped and counted in `ProcessExited`; the child never waits for the owner."""
+    PAUSE = "pause"
+    """It waits. When too much waits the stream is not read any more, so the child waits too."""
+
+
 class Lines(Struct, frozen=True, tag=True):
     """Read the stream and give it to the owner line by line (`ProcessOutput`).
 
-    A line above ``line_max_bytes`` comes in marked pieces. When the owner's mailbox is full, lines are
-    dropped and counted in `ProcessExited`; the child never waits for the owner.
+    A line above ``line_max_bytes`` comes in marked pieces.
     """
 
     line_max_bytes: int = LINE_MAX_BYTES
+    when_full: WhenFull = WhenFull.DROP
 
     def __post_init__(self) -> None:
         """Check the limit."""
@@ -60,10 +70,10 @@ class Chunks(Struct, frozen=True, tag=True):
     """Read the stream and give its bytes to the owner as they come (`ProcessChunk`): for binary protocols.
 
     A chunk is what one read brought, cut where it is above ``chunk_max_bytes``; its borders mean nothing.
-    When the owner's mailbox is full, chunks are dropped and counted in `ProcessExited`.
     """
 
     chunk_max_bytes: int = CHUNK_MAX_BYTES
+    when_full: WhenFull = WhenFull.DROP
 
     def __post_init__(self) -> None:
         """Check the limit."""
@@ -113,7 +123,9 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     ``label`` is for people and need not be unique. A child starts in its own session; signals go to its
     whole group. Stopping is TERM, ``grace_s`` later KILL, and ``deadline_s`` after the request the answer
     "still alive". After the exit, output is read for at most ``linger_s`` more if something keeps it open.
-    A ``guarded`` child's group is killed when this node dies without stopping it.
+    With `WhenFull.PAUSE`, ``backlog_bytes`` of output may wait before no more is read; each line or chunk
+    counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies without
+    stopping it.
     """
 
     program: str
@@ -129,6 +141,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     deadline_s: float = 10.0
     linger_s: float = 2.0
     tail_bytes: int = TAIL_BYTES
+    backlog_bytes: int = BACKLOG_BYTES
     stdin_buffer_bytes: int = STDIN_BUFFER_BYTES
     guarded: bool = True
 
@@ -147,7 +160,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         _check_env(self.env or {})
         for field in ("grace_s", "deadline_s", "linger_s"):
             _check_seconds(field, getattr(self, field))
-        for field in ("tail_bytes", "stdin_buffer_bytes"):
+        for field in ("tail_bytes", "backlog_bytes", "stdin_buffer_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidSpecError(field, "not negative")
         if self.readiness is not None and not isinstance(self.policy(self.readiness.stream), Lines):
@@ -165,6 +178,14 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     def piped(self) -> tuple[Stream, ...]:
         """Return the streams this node reads."""
         return tuple(stream for stream in Stream if not isinstance(self.policy(stream), Null | Inherit))
+
+    def pausing(self) -> tuple[Stream, ...]:
+        """Return the streams that are not read while their owner is behind."""
+        return tuple(stream for stream in Stream if _pauses(self.policy(stream)))
+
+
+def _pauses(policy: Output) -> bool:
+    return isinstance(policy, Lines | Chunks) and policy.when_full is WhenFull.PAUSE
 
 
 def _check_label(label: str) -> None:

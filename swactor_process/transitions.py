@@ -34,6 +34,8 @@ class Input(enum.Enum):
     SIGNAL_ASKED = enum.auto()
     STDIN_ASKED = enum.auto()
     OUTPUT = enum.auto()
+    OWNER_BEHIND = enum.auto()
+    OWNER_CAUGHT_UP = enum.auto()
     READY_OVERDUE = enum.auto()
     GRACE_OVER = enum.auto()
     DEADLINE_OVER = enum.auto()
@@ -56,6 +58,8 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
     (State.RUNNING, Input.SIGNAL_ASKED): State.RUNNING,
     (State.RUNNING, Input.STDIN_ASKED): State.RUNNING,
     (State.RUNNING, Input.OUTPUT): State.RUNNING,
+    (State.RUNNING, Input.OWNER_BEHIND): State.RUNNING,
+    (State.RUNNING, Input.OWNER_CAUGHT_UP): State.RUNNING,
     (State.RUNNING, Input.READY_OVERDUE): State.RUNNING,
     (State.RUNNING, Input.CHILD_GONE): State.DRAINING,
     (State.STOPPING, Input.STOP_ASKED): State.STOPPING,

@@ -14,6 +14,7 @@ from swactor_process import (
     SendSignal,
     Stream,
     TailOnly,
+    WhenFull,
 )
 
 
@@ -36,6 +37,7 @@ from swactor_process import (
         ({"deadline_s": float("inf")}, "deadline_s"),
         ({"linger_s": float("nan")}, "linger_s"),
         ({"tail_bytes": -1}, "tail_bytes"),
+        ({"backlog_bytes": -1}, "backlog_bytes"),
         ({"stdout": TailOnly(), "readiness": ReadyOnLine()}, "readiness.stream"),
     ],
 )
@@ -57,6 +59,12 @@ def test_policies_and_commands_refuse_what_cannot_work() -> None:
         ReadyOnLine(pattern="(")
     with pytest.raises(InvalidSpecError, match="signal"):
         SendSignal(4_711)
+
+
+def test_only_lines_and_chunks_pause() -> None:
+    spec = ProcessSpec(program="p", label="l", stdout=Chunks(when_full=WhenFull.PAUSE), stderr=TailOnly())
+    assert spec.pausing() == (Stream.STDOUT,)
+    assert ProcessSpec(program="p", label="l").pausing() == ()
 
 
 def test_only_what_is_read_counts_as_piped() -> None:
