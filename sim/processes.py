@@ -13,6 +13,7 @@ from sim.streams import Substream
 from swactor.abc import Clock
 from swactor_process.spawner import Child, ChildListener
 from swactor_process.spec import ProcessSpec
+from swactor_process.surroundings import Surroundings
 from swactor_process.testing import Program, ScriptedSpawner
 
 FIRST_PID_MIN = 400
@@ -41,6 +42,11 @@ class Processes:
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Child:
         """Start the script of ``spec.program``; see `Spawner.spawn`."""
         return self._scripted.spawn(spec, listener)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What is around the children; see `Surrounded.surroundings`."""
+        return self._scripted.surroundings
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -10,6 +10,7 @@ from swactor_process.messages import (
     ProcessChunk,
     ProcessCommand,
     ProcessExited,
+    ProcessFileFailed,
     ProcessNotification,
     ProcessOutput,
     ProcessReady,
@@ -45,8 +46,10 @@ from swactor_process.spec import (
     ReadyOnLine,
     Stream,
     TailOnly,
+    ToFile,
     WhenFull,
 )
+from swactor_process.surroundings import OutputFile, Surroundings
 
 __all__ = [
     "Child",
@@ -61,12 +64,14 @@ __all__ = [
     "LinuxSpawner",
     "Null",
     "Output",
+    "OutputFile",
     "PortableSpawner",
     "ProcessActor",
     "ProcessChunk",
     "ProcessCommand",
     "ProcessError",
     "ProcessExited",
+    "ProcessFileFailed",
     "ProcessNotification",
     "ProcessOutput",
     "ProcessReady",
@@ -83,7 +88,9 @@ __all__ = [
     "Stop",
     "StopResult",
     "Stream",
+    "Surroundings",
     "TailOnly",
+    "ToFile",
     "WhenFull",
     "WriteOutcome",
     "WriteStdin",

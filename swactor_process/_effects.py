@@ -111,6 +111,13 @@ class AnnounceChunks(Struct, frozen=True):
     chunks: list[bytes]
 
 
+class WriteFile(Struct, frozen=True):
+    """Append to the file of ``stream``."""
+
+    stream: Stream
+    data: bytes
+
+
 class AnnounceReady(Struct, frozen=True):
     """Tell that the readiness rule was met, or not in time."""
 
@@ -157,6 +164,7 @@ Effect = (
     | AnnounceStarted
     | AnnounceOutput
     | AnnounceChunks
+    | WriteFile
     | AnnounceReady
     | AnnounceStillAlive
     | AnnounceFailed

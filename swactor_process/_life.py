@@ -38,7 +38,9 @@ from swactor_process._effects import (
     StartChild,
     Timer,
     WriteChild,
+    WriteFile,
 )
+from swactor_process._files import OutputFiles
 from swactor_process._signals import KILL
 from swactor_process._telling import Telling
 from swactor_process.messages import (
@@ -50,6 +52,7 @@ from swactor_process.messages import (
 from swactor_process.session import Session
 from swactor_process.spawner import Child, ExitStatus, Spawner, SpawnError, WriteOutcome
 from swactor_process.spec import ProcessSpec, Stream
+from swactor_process.surroundings import Surroundings
 
 OWNER_STOP_GRACE_S = 3.0
 OWNER_STOP_DEADLINE_S = 4.5
@@ -64,6 +67,7 @@ class Life:
         ctx: Context[Any],
         spec: ProcessSpec,
         spawner: Spawner,
+        surroundings: Surroundings,
         *,
         owner: ActorRef[Any],
         watchers: tuple[ActorRef[Any], ...],
@@ -74,6 +78,7 @@ class Life:
         self._spec = spec
         self._spawner = spawner
         self._session = Session(spec)
+        self._files = OutputFiles(spec, surroundings)
         self._telling = Telling(ctx, spec, owner=owner, watchers=watchers, on_level=self._level_changed)
         self._on_broken = on_broken
         self._child: Child | None = None
@@ -198,6 +203,8 @@ class Life:
                 self._telling.chunks(effect)
             case StartChild():
                 self._start_child()
+            case WriteFile():
+                self._write_file(effect)
             case BoundBacklog():
                 self._telling.bound()
             case SetTimer():
@@ -219,6 +226,7 @@ class Life:
 
     def _start_child(self) -> None:
         try:
+            self._files.open()
             self._child = self._spawner.spawn(self._spec, self)
         except SpawnError as error:
             self._perform(self._session.on_refused(error))
@@ -283,6 +291,11 @@ class Life:
         elif outcome is not WriteOutcome.WRITTEN:
             self._lost_stdin_bytes += n_bytes
 
+    def _write_file(self, effect: WriteFile) -> None:
+        trouble = self._files.write(effect.stream, effect.data)
+        if trouble is not None:
+            self._telling.file_failed(effect.stream, *trouble)
+
     # notifications
 
     def _announce(
@@ -306,11 +319,13 @@ class Life:
                         effect,
                         exited_at_ms=self._exited_at_ms,
                         lost_stdin_bytes=self._lost_stdin_bytes,
+                        lost_file_bytes=self._files.lost_bytes,
                     )
                 )
 
     def _finish(self, last: ProcessExited | SpawnFailed) -> None:
         self._last = last
+        self._files.close()
         self._answer_stops(last)
         self._settled.set(None)
         self._ctx.stop(last)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from swactor.abc import Clock, Scheduler
+from swactor_process._scripted_surroundings import ScriptedSurroundings
 from swactor_process._signals import HARMLESS, KILL
 from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import ProcessSpec, Stream
@@ -95,6 +96,7 @@ class ScriptedSpawner:
         self._parent_pid = parent_pid
         self._next_pid = first_pid
         self._living: dict[int, ScriptedChild] = {}
+        self.surroundings = ScriptedSurroundings()
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> "ScriptedChild":
         """See `Spawner.spawn`."""

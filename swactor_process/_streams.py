@@ -4,9 +4,11 @@ Owns: the effects that bytes bring about, by policy; which stream has a tail.
 Not here: cutting lines, remembering a tail (``output``).
 """
 
-from swactor_process._effects import AnnounceChunks, AnnounceOutput
+from swactor_process._effects import AnnounceChunks, AnnounceOutput, WriteFile
 from swactor_process.output import Line, LineSplitter, Tail
-from swactor_process.spec import Chunks, Lines, ProcessSpec, Stream
+from swactor_process.spec import Chunks, Lines, ProcessSpec, Stream, ToFile
+
+StreamEffect = AnnounceOutput | AnnounceChunks | WriteFile
 
 
 class StreamReader:
@@ -18,8 +20,9 @@ class StreamReader:
         self._tail = Tail(spec.tail_bytes) if stream is Stream.STDERR else None
         self._splitter = LineSplitter(policy.line_max_bytes) if isinstance(policy, Lines) else None
         self._chunk_max = policy.chunk_max_bytes if isinstance(policy, Chunks) else None
+        self._to_file = isinstance(policy, ToFile)
 
-    def feed(self, data: bytes) -> AnnounceOutput | AnnounceChunks | None:
+    def feed(self, data: bytes) -> StreamEffect | None:
         """Return what ``data`` brings about."""
         if self._tail is not None:
             self._tail.feed(data)
@@ -28,7 +31,7 @@ class StreamReader:
         if self._chunk_max is not None:
             starts = range(0, len(data), self._chunk_max)
             return AnnounceChunks(self._stream, [data[at : at + self._chunk_max] for at in starts])
-        return None
+        return WriteFile(self._stream, data) if self._to_file else None
 
     def end(self) -> AnnounceOutput | None:
         """Return what the end of the stream brings about: its rest."""

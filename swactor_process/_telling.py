@@ -11,11 +11,13 @@ from typing import Any, TypedDict
 
 from swactor import ActorRef, Context
 from swactor_process._effects import AnnounceChunks, AnnounceExited, AnnounceOutput, AnnounceReady
+from swactor_process._files import errno_name
 from swactor_process._outbox import Outbox
 from swactor_process.events import SubprocessSpawnFailed
 from swactor_process.messages import (
     ProcessChunk,
     ProcessExited,
+    ProcessFileFailed,
     ProcessOutput,
     ProcessReady,
     ProcessReadyOverdue,
@@ -92,6 +94,18 @@ class Telling:
         """Output is read whatever happens from now on, so it may be dropped."""
         self._owner.bound()
 
+    def file_failed(self, stream: Stream, path: str, error: OSError) -> None:
+        """Tell that output is being lost."""
+        self._owner.tell(
+            ProcessFileFailed(
+                **self._name,
+                stream=stream,
+                path=path,
+                errno_name=errno_name(error),
+                message=error.strerror or str(error),
+            )
+        )
+
     def ready(self, effect: AnnounceReady) -> None:
         """Tell that the child is ready, or not in time."""
         kind = ProcessReadyOverdue if effect.overdue else ProcessReady
@@ -118,7 +132,13 @@ class Telling:
         return failed
 
     def exited(
-        self, child: Child, effect: AnnounceExited, *, exited_at_ms: int, lost_stdin_bytes: int
+        self,
+        child: Child,
+        effect: AnnounceExited,
+        *,
+        exited_at_ms: int,
+        lost_stdin_bytes: int,
+        lost_file_bytes: int,
     ) -> ProcessExited:
         """Tell how ``child`` ended."""
         exited = ProcessExited(
@@ -139,6 +159,7 @@ class Telling:
             dropped_lines=self._owner.dropped,
             dropped_bytes=self._owner.dropped_bytes,
             lost_stdin_bytes=lost_stdin_bytes,
+            lost_file_bytes=lost_file_bytes,
         )
         self._tell_all(exited)
         return exited

@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from swactor import Actor, ActorRef, Context, ExitReason, NotAskedError, Reply
 from swactor_process._life import Life
+from swactor_process.host import HostSurroundings
 from swactor_process.messages import CloseStdin, ProcessCommand, SendSignal, Stop, WriteStdin
 from swactor_process.spawner import Spawner
 from swactor_process.spec import ProcessSpec
+from swactor_process.surroundings import Surrounded, Surroundings
 
 M = TypeVar("M")
 
@@ -28,14 +30,24 @@ def spawn_process(
     spawner: Spawner,
     owner: ActorRef[Any] | None = None,
     watchers: tuple[ActorRef[Any], ...] = (),
+    surroundings: Surroundings | None = None,
 ) -> ActorRef[ProcessCommand]:
     """Start ``spec`` as a child of the calling actor; return the address that takes commands.
 
     ``owner`` (the caller, unless given) hears every `ProcessNotification`. ``watchers`` hear
     `ProcessStarted` and `ProcessExited` only, exactly once too: for whoever must know of the exit even
     when the owner is gone by then. The process ends with the actor that called this.
+
+    ``surroundings`` are those of this machine unless given, or brought along by the spawner (scripted
+    children have their own).
     """
-    actor = ProcessActor(spec, spawner=spawner, owner=ctx.ref if owner is None else owner, watchers=watchers)
+    actor = ProcessActor(
+        spec,
+        spawner=spawner,
+        owner=ctx.ref if owner is None else owner,
+        watchers=watchers,
+        surroundings=surroundings,
+    )
     return cast("ActorRef[ProcessCommand]", ctx.spawn(actor))
 
 
@@ -55,10 +67,12 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
         spawner: Spawner,
         owner: ActorRef[Any],
         watchers: tuple[ActorRef[Any], ...] = (),
+        surroundings: Surroundings | None = None,
     ) -> None:
         self._spec = spec
         self._spawner = spawner
         self._owner, self._watchers = owner, watchers
+        self._surroundings = surroundings
 
     def on_start(self, ctx: Context[ProcessCommand | _Broken]) -> None:
         """Start the child, or report why that is not possible."""
@@ -66,11 +80,16 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
             ctx,
             self._spec,
             self._spawner,
+            self._surroundings or self._spawners_surroundings(),
             owner=self._owner,
             watchers=self._watchers,
             on_broken=lambda error: ctx.ref.tell(_Broken(error)),
         )
         self._life.start()
+
+    def _spawners_surroundings(self) -> Surroundings:
+        spawner = self._spawner
+        return spawner.surroundings if isinstance(spawner, Surrounded) else HostSurroundings()
 
     def on_message(self, ctx: Context[ProcessCommand | _Broken], message: ProcessCommand | _Broken) -> None:
         """Perform a command. A child that has ended makes it a no-op with a typed answer."""

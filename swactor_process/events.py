@@ -19,7 +19,8 @@ class SubprocessSpawnFailed(Event, frozen=True, kw_only=True):
     spawn_id: str
     errno_name: str
     role: Annotated[
-        str, Meta(description="program, cwd, interpreter, permission, format, size, limit, unknown.")
+        str,
+        Meta(description="program, cwd, interpreter, permission, format, size, limit, output_file, unknown."),
     ]
     path: str
     message: str

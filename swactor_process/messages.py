@@ -58,6 +58,18 @@ class ProcessChunk(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
+class ProcessFileFailed(Struct, frozen=True, kw_only=True):
+    """Output that should go to a file is being lost; told once for each cause. The child runs on."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    label: str
+    stream: Stream
+    path: str
+    errno_name: str
+    message: str
+
+
 class ProcessReady(Struct, frozen=True, kw_only=True):
     """The readiness rule of the spec is met."""
 
@@ -120,6 +132,8 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     """How many bytes these were."""
     lost_stdin_bytes: int
     """Bytes of `WriteStdin` that were told, not asked, and not written."""
+    lost_file_bytes: int = 0
+    """Bytes of a stream with the policy `ToFile` that could not be written to it."""
 
     def describe(self) -> str:
         """Return how it ended, for people: ``was killed by SIGKILL after 1.2 s, not by us``."""
@@ -189,6 +203,7 @@ ProcessNotification = (
     ProcessStarted
     | ProcessOutput
     | ProcessChunk
+    | ProcessFileFailed
     | ProcessReady
     | ProcessReadyOverdue
     | ProcessStillAlive

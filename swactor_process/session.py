@@ -9,7 +9,6 @@ bytes of a stream (``_streams``), performing effects (``_life``). Times are mono
 import re
 
 from swactor_process._effects import (
-    AnnounceChunks,
     AnnounceExited,
     AnnounceFailed,
     AnnounceOutput,
@@ -32,7 +31,7 @@ from swactor_process._effects import (
 from swactor_process._pausing import Pausing
 from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
-from swactor_process._streams import StreamReader
+from swactor_process._streams import StreamEffect, StreamReader
 from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
 from swactor_process.spec import ProcessSpec, ReadyOnLine, Stream
 from swactor_process.transitions import TIMER_INPUTS, TRANSITIONS, Input, State
@@ -180,7 +179,7 @@ class Session:
             effects.append(CheckGroup())
         return effects
 
-    def _announce(self, output: AnnounceOutput | AnnounceChunks | None, now_s: float) -> list[Effect]:
+    def _announce(self, output: StreamEffect | None, now_s: float) -> list[Effect]:
         if output is None:
             return []
         effects: list[Effect] = [output]

@@ -34,6 +34,7 @@ class SpawnRole(enum.Enum):
     FORMAT = "format"
     SIZE = "size"
     LIMIT = "limit"
+    OUTPUT_FILE = "output_file"
     UNKNOWN = "unknown"
 
 

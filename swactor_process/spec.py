@@ -19,6 +19,8 @@ LINE_MAX_BYTES = 65_536
 CHUNK_MAX_BYTES = 65_536
 TAIL_BYTES = 8_192
 BACKLOG_BYTES = 262_144
+FILE_MAX_BYTES = 10_485_760
+FILE_KEEP = 3
 STDIN_BUFFER_BYTES = 1_048_576
 LABEL_MAX_CHARS = 200
 
@@ -85,6 +87,32 @@ class TailOnly(Struct, frozen=True, tag=True):
     """Read the stream and keep nothing but its last bytes; the owner is told nothing."""
 
 
+class ToFile(Struct, frozen=True, tag=True):
+    """Read the stream and append it to the file ``path``; the owner is told nothing of what it says.
+
+    Above ``max_bytes`` the file is renamed to ``path.1``, its predecessors to ``path.2`` and so on, and a new
+    one begins, between two lines where that is possible; ``keep`` predecessors stay. A relative path is one
+    of the node's directory. Both streams may go to one file; no other child may use it meanwhile.
+
+    A file that cannot be opened refuses the start (`SpawnRole.OUTPUT_FILE`). When writing fails later, the
+    child runs on: `ProcessFileFailed` tells why, once a cause; what is lost is counted in `ProcessExited`.
+    """
+
+    path: str
+    max_bytes: int = FILE_MAX_BYTES
+    keep: int = FILE_KEEP
+
+    def __post_init__(self) -> None:
+        """Check path and limits."""
+        if not self.path:
+            raise InvalidSpecError("path", "not empty")
+        _check_text("path", self.path)
+        if self.max_bytes < 1:
+            raise InvalidSpecError("max_bytes", "at least 1")
+        if self.keep < 0:
+            raise InvalidSpecError("keep", "not negative")
+
+
 class Null(Struct, frozen=True, tag=True):
     """Attach the stream to nothing; there is no tail either."""
 
@@ -93,7 +121,7 @@ class Inherit(Struct, frozen=True, tag=True):
     """Let the child write to the same stream of this node; there is no tail either."""
 
 
-Output = Lines | Chunks | TailOnly | Null | Inherit
+Output = Lines | Chunks | TailOnly | ToFile | Null | Inherit
 
 
 class ReadyOnLine(Struct, frozen=True):
@@ -163,6 +191,8 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         for field in ("tail_bytes", "backlog_bytes", "stdin_buffer_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidSpecError(field, "not negative")
+        if _clash(self.stdout, self.stderr):
+            raise InvalidSpecError("stderr.path", "another file than stdout's, or the same limits")
         if self.readiness is not None and not isinstance(self.policy(self.readiness.stream), Lines):
             raise InvalidSpecError("readiness.stream", "a stream with the Lines policy")
 
@@ -186,6 +216,10 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
 
 def _pauses(policy: Output) -> bool:
     return isinstance(policy, Lines | Chunks) and policy.when_full is WhenFull.PAUSE
+
+
+def _clash(one: Output, other: Output) -> bool:
+    return isinstance(one, ToFile) and isinstance(other, ToFile) and one.path == other.path and one != other
 
 
 def _check_label(label: str) -> None:

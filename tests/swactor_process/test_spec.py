@@ -14,6 +14,7 @@ from swactor_process import (
     SendSignal,
     Stream,
     TailOnly,
+    ToFile,
     WhenFull,
 )
 
@@ -38,6 +39,7 @@ from swactor_process import (
         ({"linger_s": float("nan")}, "linger_s"),
         ({"tail_bytes": -1}, "tail_bytes"),
         ({"backlog_bytes": -1}, "backlog_bytes"),
+        ({"stdout": ToFile("log"), "stderr": ToFile("log", keep=1)}, "stderr.path"),
         ({"stdout": TailOnly(), "readiness": ReadyOnLine()}, "readiness.stream"),
     ],
 )
@@ -55,6 +57,13 @@ def test_policies_and_commands_refuse_what_cannot_work() -> None:
         Lines(line_max_bytes=0)
     with pytest.raises(InvalidSpecError, match="chunk_max_bytes"):
         Chunks(chunk_max_bytes=0)
+    for path, changes, field in (
+        ("", {}, "path"),
+        ("l", {"max_bytes": 0}, "max_bytes"),
+        ("l", {"keep": -1}, "keep"),
+    ):
+        with pytest.raises(InvalidSpecError, match=field):
+            ToFile(path, **changes)
     with pytest.raises(InvalidSpecError, match="regular expression"):
         ReadyOnLine(pattern="(")
     with pytest.raises(InvalidSpecError, match="signal"):
