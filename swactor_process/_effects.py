@@ -17,6 +17,7 @@ class Timer(enum.Enum):
 
     RETRY = "retry"
     READY = "ready"
+    PROBE = "probe"
     GRACE = "grace"
     DEADLINE = "deadline"
     QUIET = "quiet"
@@ -125,6 +126,14 @@ class AnnounceReady(Struct, frozen=True):
     after_s: float
 
 
+class ProbeReadiness(Struct, frozen=True):
+    """Look whether the readiness rule is met, and tell `Session.on_probed`."""
+
+
+class StopProbing(Struct, frozen=True):
+    """Do not look any more."""
+
+
 class AnnounceStillAlive(Struct, frozen=True):
     """Tell that the stop reached its deadline."""
 
@@ -166,6 +175,8 @@ Effect = (
     | AnnounceChunks
     | WriteFile
     | AnnounceReady
+    | ProbeReadiness
+    | StopProbing
     | AnnounceStillAlive
     | AnnounceFailed
     | AnnounceExited

@@ -31,16 +31,19 @@ from swactor_process._effects import (
     CloseChildStdin,
     Effect,
     PauseReading,
+    ProbeReadiness,
     ReadRest,
     ResumeReading,
     SetTimer,
     SignalGroup,
     StartChild,
+    StopProbing,
     Timer,
     WriteChild,
     WriteFile,
 )
 from swactor_process._files import OutputFiles
+from swactor_process._probing import Prober
 from swactor_process._signals import KILL
 from swactor_process._telling import Telling
 from swactor_process.messages import (
@@ -79,6 +82,7 @@ class Life:
         self._spawner = spawner
         self._session = Session(spec)
         self._files = OutputFiles(spec, surroundings)
+        self._prober = Prober(spec, surroundings, self._probed)
         self._telling = Telling(ctx, spec, owner=owner, watchers=watchers, on_level=self._level_changed)
         self._on_broken = on_broken
         self._child: Child | None = None
@@ -106,6 +110,7 @@ class Life:
 
     def start(self) -> None:
         """Begin."""
+        self._prober.before_start()
         self._perform(self._session.start())
 
     def write(self, data: bytes, reply: Reply[WriteOutcome] | None) -> None:
@@ -117,6 +122,10 @@ class Life:
     def close_stdin(self) -> None:
         """Close standard input."""
         self._perform(self._session.on_close_stdin_asked())
+
+    def mark_ready(self) -> None:
+        """Take the owner's word for it."""
+        self._perform(self._session.on_marked_ready(self._now_s()))
 
     def signal(self, number: int) -> None:
         """Signal the group."""
@@ -181,6 +190,9 @@ class Life:
         react = self._session.on_owner_behind if behind else self._session.on_owner_caught_up
         self._react(react())
 
+    def _probed(self, met: bool) -> None:  # noqa: FBT001 - a yes or no
+        self._react(self._session.on_probed(self._now_s(), met=met))
+
     # effects
 
     def _perform(self, effects: list[Effect]) -> None:
@@ -205,6 +217,10 @@ class Life:
                 self._start_child()
             case WriteFile():
                 self._write_file(effect)
+            case ProbeReadiness():
+                self._prober.ask()
+            case StopProbing():
+                self._prober.stop()
             case BoundBacklog():
                 self._telling.bound()
             case SetTimer():

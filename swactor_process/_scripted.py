@@ -39,7 +39,23 @@ class Exit:
     signal: int | None = None
 
 
-Step = Say | Exit
+@dataclass(frozen=True)
+class Listen:
+    """Accept connections at the TCP ``port`` until the end, ``after_s`` seconds after the step before."""
+
+    port: int
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class MakeFile:
+    """Write the file ``path``, ``after_s`` seconds after the step before."""
+
+    path: str
+    after_s: float = 0.0
+
+
+Step = Say | Exit | Listen | MakeFile
 
 
 def _end_at_eof() -> Iterable[Step]:
@@ -96,7 +112,7 @@ class ScriptedSpawner:
         self._parent_pid = parent_pid
         self._next_pid = first_pid
         self._living: dict[int, ScriptedChild] = {}
-        self.surroundings = ScriptedSurroundings()
+        self.surroundings = ScriptedSurroundings(loop)
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> "ScriptedChild":
         """See `Spawner.spawn`."""
@@ -116,6 +132,7 @@ class ScriptedSpawner:
             pid=pid,
             parent_pid=self._parent_pid,
             start_time=ticks,
+            surroundings=self.surroundings,
             listener=listener,
             on_end=lambda: self._living.pop(pid),
         )
@@ -146,6 +163,7 @@ class ScriptedChild:
         pid: int,
         parent_pid: int,
         start_time: int,
+        surroundings: ScriptedSurroundings,
         listener: ChildListener,
         on_end: Callable[[], object],
     ) -> None:
@@ -153,6 +171,7 @@ class ScriptedChild:
         self.pid, self.parent_pid, self.start_time = pid, parent_pid, start_time
         self.guarded = spec.guarded
         self._loop, self._script = loop, script
+        self._surroundings = surroundings
         self._listener: ChildListener | None = listener
         self._on_end = on_end
         self._todo: deque[Step | bytes | None] = deque(script.begin)  # bytes: a line; None: end of input
@@ -173,7 +192,7 @@ class ScriptedChild:
     def _next(self) -> None:
         while self._todo and not (self._busy or self._ended or self._blocked()):
             step = self._todo.popleft()
-            if isinstance(step, Say | Exit):
+            if isinstance(step, Step):
                 self._busy = True
                 self._loop.call_later(step.after_s, partial(self._do, step))
             else:
@@ -184,13 +203,17 @@ class ScriptedChild:
         self._busy = False
         if self._ended:
             return
-        if isinstance(step, Exit):
-            code = step.code if step.signal is None else None
-            self._end(ExitStatus(exit_code=code, signal=step.signal))
-            return
-        if step.data and step.stream in self._unread:
-            self._unread[step.stream] += step.data
-            self._show(step.stream)
+        match step:
+            case Exit(code=code, signal=number):
+                self._end(ExitStatus(exit_code=code if number is None else None, signal=number))
+            case Listen(port=port):
+                self._surroundings.listen(port, self.pid)
+            case MakeFile(path=path):
+                self._surroundings.make_file(path)
+            case Say(data=data, stream=stream):
+                if data and stream in self._unread:
+                    self._unread[stream] += data
+                    self._show(stream)
         self._next()
 
     def _blocked(self) -> bool:
@@ -198,6 +221,7 @@ class ScriptedChild:
 
     def _end(self, status: ExitStatus) -> None:
         self._ended = True
+        self._surroundings.hang_up(self.pid)
         self._on_end()
         for stream in self._unread:
             self._show(stream)

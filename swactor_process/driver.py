@@ -15,7 +15,7 @@ from msgspec import Struct
 from swactor import Actor, ActorRef, Context, ExitReason, NotAskedError, Reply
 from swactor_process._life import Life
 from swactor_process.host import HostSurroundings
-from swactor_process.messages import CloseStdin, ProcessCommand, SendSignal, Stop, WriteStdin
+from swactor_process.messages import CloseStdin, MarkReady, ProcessCommand, SendSignal, Stop, WriteStdin
 from swactor_process.spawner import Spawner
 from swactor_process.spec import ProcessSpec
 from swactor_process.surroundings import Surrounded, Surroundings
@@ -80,16 +80,16 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
             ctx,
             self._spec,
             self._spawner,
-            self._surroundings or self._spawners_surroundings(),
+            self._surroundings or self._spawners_surroundings(ctx),
             owner=self._owner,
             watchers=self._watchers,
             on_broken=lambda error: ctx.ref.tell(_Broken(error)),
         )
         self._life.start()
 
-    def _spawners_surroundings(self) -> Surroundings:
+    def _spawners_surroundings(self, ctx: Context[ProcessCommand | _Broken]) -> Surroundings:
         spawner = self._spawner
-        return spawner.surroundings if isinstance(spawner, Surrounded) else HostSurroundings()
+        return spawner.surroundings if isinstance(spawner, Surrounded) else HostSurroundings(ctx.loop)
 
     def on_message(self, ctx: Context[ProcessCommand | _Broken], message: ProcessCommand | _Broken) -> None:
         """Perform a command. A child that has ended makes it a no-op with a typed answer."""
@@ -98,6 +98,8 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
                 self._life.write(message.data, _reply_of(ctx))
             case CloseStdin():
                 self._life.close_stdin()
+            case MarkReady():
+                self._life.mark_ready()
             case SendSignal():
                 self._life.signal(message.number)
             case Stop():

@@ -177,6 +177,10 @@ class CloseStdin(Struct, frozen=True):
     """Close standard input after what was written before."""
 
 
+class MarkReady(Struct, frozen=True):
+    """The child is ready: the owner knows. Counts once for any readiness rule that still waits."""
+
+
 class SendSignal(Struct, frozen=True):
     """Send signal ``number`` to the child's group; nothing happens when it has ended."""
 
@@ -198,7 +202,7 @@ class Stop(Struct, Request[StopResult], frozen=True):
     deadline_s: float | None = None
 
 
-ProcessCommand = WriteStdin | CloseStdin | SendSignal | Stop
+ProcessCommand = WriteStdin | CloseStdin | MarkReady | SendSignal | Stop
 ProcessNotification = (
     ProcessStarted
     | ProcessOutput

@@ -6,13 +6,10 @@ Not here: what is allowed when (``transitions``), the times of a stop (``_stoppi
 bytes of a stream (``_streams``), performing effects (``_life``). Times are monotonic seconds.
 """
 
-import re
-
 from swactor_process._effects import (
     AnnounceExited,
     AnnounceFailed,
     AnnounceOutput,
-    AnnounceReady,
     AnnounceStarted,
     AnnounceStillAlive,
     AnswerWrite,
@@ -29,11 +26,12 @@ from swactor_process._effects import (
     WriteChild,
 )
 from swactor_process._pausing import Pausing
+from swactor_process._readiness import ReadinessWatch
 from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
 from swactor_process._streams import StreamEffect, StreamReader
 from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
-from swactor_process.spec import ProcessSpec, ReadyOnLine, Stream
+from swactor_process.spec import ProcessSpec, Stream
 from swactor_process.transitions import TIMER_INPUTS, TRANSITIONS, Input, State
 
 RETRY_DELAYS_S = (0.01, 0.03, 0.06)
@@ -64,7 +62,7 @@ class Session:
         self._open = set(spec.piped())
         self._streams = {stream: StreamReader(spec, stream) for stream in spec.piped()}
         self._pausing = Pausing(spec)
-        self._readiness = spec.readiness
+        self._readiness = ReadinessWatch(spec.readiness)
 
     def _accepts(self, what: Input) -> bool:
         """Move as the table says; false when the state does not know the input."""
@@ -85,10 +83,7 @@ class Session:
         if not self._accepts(Input.SPAWNED):
             return []
         self._started_s = now_s
-        effects: list[Effect] = [AnnounceStarted()]
-        if self._readiness is not None:
-            effects.append(SetTimer(Timer.READY, self._readiness.deadline_s))
-        effects += self._queued
+        effects = [AnnounceStarted(), *self._readiness.begin(now_s), *self._queued]
         self._queued = []
         if self._stopping.asked and self._accepts(Input.STOP_ASKED):
             effects += self._begin_stop(now_s)
@@ -131,7 +126,7 @@ class Session:
                 return self._begin_stop(now_s) if first else self._stopping.timers(now_s)
 
     def _begin_stop(self, now_s: float) -> list[Effect]:
-        return [CancelTimer(Timer.READY), *self._pausing.end(), *self._stopping.begin(now_s)]
+        return [*self._readiness.end_waiting(), *self._pausing.end(), *self._stopping.begin(now_s)]
 
     def on_signal_asked(self, number: int) -> list[Effect]:
         """Pass a signal on."""
@@ -182,16 +177,19 @@ class Session:
     def _announce(self, output: StreamEffect | None, now_s: float) -> list[Effect]:
         if output is None:
             return []
-        effects: list[Effect] = [output]
-        rule = self._readiness
-        # Also when the child has ended meanwhile: what counts is what it wrote, not who was read first.
-        if rule is not None and isinstance(output, AnnounceOutput) and _meets(rule, output):
-            self._readiness = None
-            effects += [
-                CancelTimer(Timer.READY),
-                AnnounceReady(overdue=False, after_s=now_s - self._started_s),
-            ]
-        return effects
+        # Also when the child has ended meanwhile: what counts is what it wrote, not what was noticed first.
+        return [
+            output,
+            *(self._readiness.on_lines(output, now_s) if isinstance(output, AnnounceOutput) else []),
+        ]
+
+    def on_probed(self, now_s: float, *, met: bool) -> list[Effect]:
+        """It was looked whether the readiness rule is met."""
+        return self._readiness.on_probed(now_s, met=met) if self._accepts(Input.PROBED) else []
+
+    def on_marked_ready(self, now_s: float) -> list[Effect]:
+        """The owner says that the child is ready."""
+        return self._readiness.on_marked(now_s) if self._accepts(Input.READY_MARKED) else []
 
     def on_owner_behind(self) -> list[Effect]:
         """More output waits for the owner than should: have the child wait, unless it is to end."""
@@ -209,7 +207,7 @@ class Session:
             return []
         self._exit = (status, now_s)
         self._asked_for = self._stopping.asked or status.signal in self._signals
-        effects: list[Effect] = [CancelTimer(timer) for timer in (Timer.READY, Timer.GRACE, Timer.DEADLINE)]
+        effects = [*self._readiness.end_waiting(), CancelTimer(Timer.GRACE), CancelTimer(Timer.DEADLINE)]
         if self._stopping.asked:
             effects.append(SignalGroup(KILL))
         effects += self._pausing.end()
@@ -252,11 +250,10 @@ class Session:
             case Timer.RETRY:
                 self._refusal = None
                 effects = [StartChild()]
-            case Timer.READY if self._readiness is not None:
-                self._readiness = None
-                effects = [AnnounceReady(overdue=True, after_s=now_s - self._started_s)]
             case Timer.READY:
-                effects = []
+                effects = self._readiness.on_overdue(now_s)
+            case Timer.PROBE:
+                effects = self._readiness.probe()
             case Timer.GRACE:
                 effects = self._stopping.escalate()
             case Timer.DEADLINE:
@@ -267,7 +264,3 @@ class Session:
             case Timer.GROUP:
                 effects = [CheckGroup()]
         return effects
-
-
-def _meets(rule: ReadyOnLine, output: AnnounceOutput) -> bool:
-    return output.stream is rule.stream and any(re.search(rule.pattern, line.text) for line in output.lines)

@@ -7,6 +7,7 @@ to the supervisor of the owning actor).
 """
 
 import enum
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ FILE_MAX_BYTES = 10_485_760
 FILE_KEEP = 3
 STDIN_BUFFER_BYTES = 1_048_576
 LABEL_MAX_CHARS = 200
+PORT_MAX = 65_535
 
 
 class ProcessError(SwactorError):
@@ -124,11 +126,10 @@ class Inherit(Struct, frozen=True, tag=True):
 Output = Lines | Chunks | TailOnly | ToFile | Null | Inherit
 
 
-class ReadyOnLine(Struct, frozen=True):
+class ReadyOnLine(Struct, frozen=True, tag=True):
     """The child is ready when a line of ``stream`` contains a match of the regular expression ``pattern``.
 
-    The empty pattern is met by the first line. After ``deadline_s`` without one the owner gets
-    `ProcessReadyOverdue` once; the child runs on, the owner decides.
+    The empty pattern is met by the first line.
     """
 
     pattern: str = ""
@@ -142,6 +143,66 @@ class ReadyOnLine(Struct, frozen=True):
         except re.error as exc:
             raise InvalidSpecError("readiness.pattern", f"a regular expression ({exc})") from exc
         _check_seconds("readiness.deadline_s", self.deadline_s)
+
+
+class ReadyOnPort(Struct, frozen=True, tag=True):
+    """The child is ready when somebody accepts connections at the TCP ``port`` of ``host``, an IP address.
+
+    Asked every ``every_s`` seconds, by a connection that is closed at once. Whether it is the child that
+    listens nobody can tell from outside: a port that was taken before makes it ready too early.
+    """
+
+    port: int
+    host: str = "127.0.0.1"
+    deadline_s: float = 30.0
+    every_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check address and times. Names are refused: looking them up would block the event loop."""
+        if not 1 <= self.port <= PORT_MAX:
+            raise InvalidSpecError("readiness.port", f"1 to {PORT_MAX}")
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError as exc:
+            raise InvalidSpecError("readiness.host", "an IP address, not a name") from exc
+        _check_seconds("readiness.deadline_s", self.deadline_s)
+        _check_period("readiness.every_s", self.every_s)
+
+
+class ReadyOnFile(Struct, frozen=True, tag=True):
+    """The child is ready when the file ``path`` has come into being, or has changed, since before the start.
+
+    Looked for every ``every_s`` seconds. A relative path is one of the child's directory (``cwd``).
+    """
+
+    path: str
+    deadline_s: float = 30.0
+    every_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check path and times."""
+        if not self.path:
+            raise InvalidSpecError("readiness.path", "not empty")
+        _check_text("readiness.path", self.path)
+        _check_seconds("readiness.deadline_s", self.deadline_s)
+        _check_period("readiness.every_s", self.every_s)
+
+
+class ReadyOnMessage(Struct, frozen=True, tag=True):
+    """The child is ready when its owner says so, with `MarkReady`."""
+
+    deadline_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Check the time."""
+        _check_seconds("readiness.deadline_s", self.deadline_s)
+
+
+Readiness = ReadyOnLine | ReadyOnPort | ReadyOnFile | ReadyOnMessage
+"""When a child counts as ready: the owner hears `ProcessReady`.
+
+Without that within ``deadline_s`` it hears `ProcessReadyOverdue`. The child runs on, the owner decides.
+"""
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
@@ -164,7 +225,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     stdin: bool = True
     stdout: Output = Lines()
     stderr: Output = Lines()
-    readiness: ReadyOnLine | None = None
+    readiness: Readiness | None = None
     grace_s: float = 5.0
     deadline_s: float = 10.0
     linger_s: float = 2.0
@@ -193,7 +254,9 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
                 raise InvalidSpecError(field, "not negative")
         if _clash(self.stdout, self.stderr):
             raise InvalidSpecError("stderr.path", "another file than stdout's, or the same limits")
-        if self.readiness is not None and not isinstance(self.policy(self.readiness.stream), Lines):
+        if isinstance(self.readiness, ReadyOnLine) and not isinstance(
+            self.policy(self.readiness.stream), Lines
+        ):
             raise InvalidSpecError("readiness.stream", "a stream with the Lines policy")
 
     @property
@@ -247,3 +310,8 @@ def _check_env(env: Mapping[str, str]) -> None:
 def _check_seconds(field: str, seconds: float) -> None:
     if not 0 <= seconds < float("inf"):
         raise InvalidSpecError(field, "a finite number of seconds, not negative")
+
+
+def _check_period(field: str, seconds: float) -> None:
+    if not 0 < seconds < float("inf"):
+        raise InvalidSpecError(field, "a finite number of seconds above 0")

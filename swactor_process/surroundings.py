@@ -1,10 +1,13 @@
-"""The seam between the driver and what is around a child on its machine: files of its output.
+"""The seam between the driver and what is around a child on its machine: its ports, its files.
 
 Owns: the protocols `Surroundings` and `OutputFile`, and whose surroundings are meant.
 Not here: the implementations (``host``, ``testing``). All calls happen on the loop's thread.
 """
 
+from collections.abc import Callable, Hashable
 from typing import Protocol, runtime_checkable
+
+from swactor.abc import Cancellable
 
 
 class OutputFile(Protocol):
@@ -33,6 +36,17 @@ class Surroundings(Protocol):
         Raises:
             OSError: it cannot be written to.
         """
+        ...
+
+    def try_port(self, host: str, port: int, done: Callable[[bool], None]) -> Cancellable:
+        """Find out whether somebody accepts connections at ``port`` of ``host``, an address.
+
+        ``done`` is called once, later, within a second or so; not after it was cancelled.
+        """
+        ...
+
+    def file_mark(self, path: str) -> Hashable:
+        """Return what tells this file from an earlier state of it; None when there is no such file."""
         ...
 
 

@@ -26,6 +26,8 @@ from swactor_process._checking import (
 from swactor_process._real_checks import REAL_CHECKS
 from swactor_process._scripted import (
     Exit,
+    Listen,
+    MakeFile,
     Program,
     Refusal,
     Say,
@@ -47,6 +49,8 @@ __all__ = [
     "SPAWNER_CHECKS",
     "Check",
     "Exit",
+    "Listen",
+    "MakeFile",
     "Program",
     "RealPrograms",
     "RecordingListener",

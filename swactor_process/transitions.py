@@ -36,6 +36,9 @@ class Input(enum.Enum):
     OUTPUT = enum.auto()
     OWNER_BEHIND = enum.auto()
     OWNER_CAUGHT_UP = enum.auto()
+    PROBE_DUE = enum.auto()
+    PROBED = enum.auto()
+    READY_MARKED = enum.auto()
     READY_OVERDUE = enum.auto()
     GRACE_OVER = enum.auto()
     DEADLINE_OVER = enum.auto()
@@ -60,6 +63,9 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
     (State.RUNNING, Input.OUTPUT): State.RUNNING,
     (State.RUNNING, Input.OWNER_BEHIND): State.RUNNING,
     (State.RUNNING, Input.OWNER_CAUGHT_UP): State.RUNNING,
+    (State.RUNNING, Input.PROBE_DUE): State.RUNNING,
+    (State.RUNNING, Input.PROBED): State.RUNNING,
+    (State.RUNNING, Input.READY_MARKED): State.RUNNING,
     (State.RUNNING, Input.READY_OVERDUE): State.RUNNING,
     (State.RUNNING, Input.CHILD_GONE): State.DRAINING,
     (State.STOPPING, Input.STOP_ASKED): State.STOPPING,
@@ -81,6 +87,7 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
 TIMER_INPUTS: Mapping[Timer, Input] = {
     Timer.RETRY: Input.RETRY_DUE,
     Timer.READY: Input.READY_OVERDUE,
+    Timer.PROBE: Input.PROBE_DUE,
     Timer.GRACE: Input.GRACE_OVER,
     Timer.DEADLINE: Input.DEADLINE_OVER,
     Timer.QUIET: Input.QUIET_OVER,

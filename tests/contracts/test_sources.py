@@ -41,6 +41,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor_process/_start.py": {"subprocess"},
     "swactor_process/_start_times.py": {"time"},
     "swactor_process/_watches.py": {"select"},
+    "swactor_process/host.py": {"socket"},
     "swactor_process/guardian.py": {"os.getpid", "signal", "subprocess"},
     "swactor_process/portable.py": {"os.getpid", "threading"},
     # networks

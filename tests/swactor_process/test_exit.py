@@ -14,12 +14,8 @@ from swactor_process import (
     Null,
     ProcessExited,
     ProcessOutput,
-    ProcessReady,
-    ProcessReadyOverdue,
     ProcessSpec,
     ProcessStarted,
-    ReadyOnLine,
-    Stream,
     TailOnly,
 )
 
@@ -202,26 +198,6 @@ async def test_two_children_with_one_label_are_two(node: Node) -> None:
     assert first.pid != second.pid
     assert first.start_time is not None
     assert first.process != second.process
-
-
-async def test_readiness_is_told_once_between_start_and_exit(node: Node) -> None:
-    rule = ReadyOnLine(pattern="^listening", stream=Stream.STDERR)
-    owned = await node.start(sh("echo loading >&2; echo listening >&2; echo listening >&2", readiness=rule))
-
-    await owned.exited()
-
-    kinds = [type(heard) for heard in owned.heard]
-    assert kinds.count(ProcessReady) == 1
-    assert kinds.index(ProcessReady) > kinds.index(ProcessOutput)
-
-
-async def test_a_child_that_is_not_ready_in_time_is_told_and_runs_on(node: Node) -> None:
-    owned = await node.start(sh("read line; exit 5", readiness=ReadyOnLine(deadline_s=0.05)))
-
-    overdue = await owned.first(ProcessReadyOverdue)
-
-    assert overdue.after_ms >= 50
-    assert owned.all(ProcessExited) == []
 
 
 async def test_streams_attached_to_nothing_are_at_their_end(node: Node) -> None:

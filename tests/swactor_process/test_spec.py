@@ -10,7 +10,10 @@ from swactor_process import (
     Lines,
     ProcessError,
     ProcessSpec,
+    ReadyOnFile,
     ReadyOnLine,
+    ReadyOnMessage,
+    ReadyOnPort,
     SendSignal,
     Stream,
     TailOnly,
@@ -66,6 +69,16 @@ def test_policies_and_commands_refuse_what_cannot_work() -> None:
             ToFile(path, **changes)
     with pytest.raises(InvalidSpecError, match="regular expression"):
         ReadyOnLine(pattern="(")
+    with pytest.raises(InvalidSpecError, match="host: an IP address, not a name"):
+        ReadyOnPort(80, host="localhost")
+    with pytest.raises(InvalidSpecError, match=r"readiness\.port"):
+        ReadyOnPort(0)
+    with pytest.raises(InvalidSpecError, match="every_s"):
+        ReadyOnFile("f", every_s=0)
+    with pytest.raises(InvalidSpecError, match=r"readiness\.path"):
+        ReadyOnFile("")
+    with pytest.raises(InvalidSpecError, match="deadline_s"):
+        ReadyOnMessage(deadline_s=-1)
     with pytest.raises(InvalidSpecError, match="signal"):
         SendSignal(4_711)
 

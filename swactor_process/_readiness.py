@@ -1,0 +1,75 @@
+"""Whether a child is ready, by the rule of its spec. Pure.
+
+Owns: which rule is met by what, the deadline, when to ask again; that it is told once.
+Not here: asking (``_probing``), in which states anything counts (``transitions``).
+"""
+
+import re
+
+from swactor_process._effects import (
+    AnnounceOutput,
+    AnnounceReady,
+    CancelTimer,
+    Effect,
+    ProbeReadiness,
+    SetTimer,
+    StopProbing,
+    Timer,
+)
+from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort
+
+
+class ReadinessWatch:
+    """Waits for one rule to be met; without a rule nothing is ever told."""
+
+    def __init__(self, rule: Readiness | None) -> None:
+        self._rule = rule
+        self._probed = rule if isinstance(rule, ReadyOnPort | ReadyOnFile) else None
+        self._started_s = 0.0
+
+    def begin(self, now_s: float) -> list[Effect]:
+        """The child runs."""
+        self._started_s = now_s
+        if self._rule is None:
+            return []
+        deadline = SetTimer(Timer.READY, self._rule.deadline_s)
+        return [deadline] if self._probed is None else [deadline, ProbeReadiness()]
+
+    def on_lines(self, output: AnnounceOutput, now_s: float) -> list[Effect]:
+        """The child wrote lines."""
+        rule = self._rule
+        met = (
+            isinstance(rule, ReadyOnLine)
+            and output.stream is rule.stream
+            and any(re.search(rule.pattern, line.text) for line in output.lines)
+        )
+        return self._tell(now_s, overdue=False) if met else []
+
+    def on_probed(self, now_s: float, *, met: bool) -> list[Effect]:
+        """Somebody looked whether the rule is met."""
+        if self._probed is None:
+            return []
+        return self._tell(now_s, overdue=False) if met else [SetTimer(Timer.PROBE, self._probed.every_s)]
+
+    def probe(self) -> list[Effect]:
+        """It is time to look again."""
+        return [] if self._probed is None else [ProbeReadiness()]
+
+    def on_marked(self, now_s: float) -> list[Effect]:
+        """The owner says so."""
+        return [] if self._rule is None else self._tell(now_s, overdue=False)
+
+    def on_overdue(self, now_s: float) -> list[Effect]:
+        """The deadline is over."""
+        return [] if self._rule is None else self._tell(now_s, overdue=True)
+
+    def _tell(self, now_s: float, *, overdue: bool) -> list[Effect]:
+        effects = self.end_waiting()
+        self._rule = None
+        return [*effects, AnnounceReady(overdue=overdue, after_s=now_s - self._started_s)]
+
+    def end_waiting(self) -> list[Effect]:
+        """Have no deadline any more, and ask nobody. A line that was written by then still counts."""
+        probed, self._probed = self._probed, None
+        probing: list[Effect] = [] if probed is None else [CancelTimer(Timer.PROBE), StopProbing()]
+        return [CancelTimer(Timer.READY), *probing]
