@@ -100,7 +100,9 @@ async def test_a_number_that_is_guarded_a_second_time_is_that_of_the_second_grou
     owned = await node.start(sh("sleep 30", guarded=False))
     started = await owned.started()
     assert started.start_time is not None
-    assert guardian.guard(started.pid, started.start_time - 1)
+    guardian.guard(1_000_000_000, None)
+    guardian.guard(started.pid, started.start_time - 1)
+    guardian.release(1_000_000_000)
     assert guardian.guard(started.pid, started.start_time)
 
     guardian.close()
@@ -113,9 +115,9 @@ async def test_a_group_that_was_released_is_left_alone(node: Node) -> None:
     one, other = await node.start(sh("sleep 30", guarded=False)), await node.start(sh("sleep 30"))
     first, second = await one.started(), await other.started()
     assert guardian.guard(first.pid, first.start_time)
-    guardian.release(first.pid)
-    guardian.release(first.pid)
     assert guardian.guard(second.pid, second.start_time)
+    guardian.release(first.pid)
+    guardian.release(first.pid)
 
     guardian.close()
 
