@@ -74,7 +74,7 @@ async def who_is_left_of_a_group_is_named_and_can_be_signalled_until_it_is_reape
     left, reaped = await _member(leaving), await _member(other)
     for started in (leaving, other):
         require(await started.ended() == ExitStatus(exit_code=0), "the leader's exit is told")
-        require(started.child.state() in {"Z", None}, "and it is still to be reaped")
+        require(_is_to_be_reaped(started.child.pid), "and it keeps its number until it is reaped")
     leaving.child.signal(KILL)
     await _until_gone(setup, left)
     require(leaving.child.reap() == (), "nobody is left")
@@ -167,6 +167,13 @@ async def _until_gone(setup: SpawnerSetup, pid: int) -> None:
 def _lives(pid: int) -> bool:
     stat = read_stat(pid)
     return _exists(pid) if stat is None else stat.state not in DEAD
+
+
+def _is_to_be_reaped(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _exists(pid: int) -> bool:
