@@ -87,8 +87,8 @@ class Cell(Life):
         self.waits = self.kind.waits
         if self._signals or self.downs:
             # What the last life was still to be told is not for this one, unless the actor is to be gone.
-            signals = [signal for signal in self._signals or () if type(signal) is Stop and signal.for_good]
-            self._signals = signals or None
+            kept: list[Signal] = [one for one in self._signals or () if type(one) is Stop and one.for_good]
+            self._signals = kept or None
             self.downs = None
         self.state = STARTING
         self._reason = None
