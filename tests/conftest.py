@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import settings
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("swactor", deadline=None)
+settings.load_profile("swactor")
 
 Backend = tuple[str, dict[str, Any]]
 
