@@ -302,6 +302,7 @@ class Cell(Life):
     def serving_ended(self, error: BaseException | None = None, message: object = None) -> None:
         """The task is done: its handler failed, the actor is to stop, or somebody cancelled the task."""
         self._serve_task = self._parker = self.current = None
+        self.opened_mailbox().announce_room()  # the message that it failed on has left the mailbox
         was_running = self.state is RUNNING
         if error is not None:
             self._handler_failed(error, message)
@@ -399,6 +400,7 @@ class Cell(Life):
         self._parker = self.current = None
         if self.mailbox is not None:
             self.mailbox.abandon_lane()
+            self.mailbox.announce_room()
 
     def _end_work(self) -> None:
         self.downs = None
