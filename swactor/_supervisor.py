@@ -263,6 +263,8 @@ class Supervisor(Actor[SupervisorMessage]):
 
     def _start_again(self, child: _Child, delay_s: float) -> None:
         cell = child.cell
+        if not cell.system.is_running:
+            return  # it would start only in order to be stopped, and could have no children
         if cell.system.observers:
             self._ctx.emit(_restarted(cell, delay_s))
         try:

@@ -153,6 +153,11 @@ class ActorSystem:
         cell.start()
         return cell.ref
 
+    @property
+    def is_running(self) -> bool:
+        """Whether actors can be spawned: from the start until the shutdown begins."""
+        return self._root is not None and self._root.state is RUNNING
+
     def new_cell(
         self,
         parent: Cell,
