@@ -104,7 +104,7 @@ def _check_registry(world: World) -> None:
         if world.system.whereis(name) != (holder.ref if holder is not None else None):
             world.violated(f"{name!r} is {world.system.whereis(name)}, not {holder and holder.name}")
     for address in world.addresses:
-        is_top = address.parent is None and address.ref is not None
+        is_top = address.parent is None and not address.is_supervised and address.ref is not None
         if is_top and world.system.whereis(address.name) != (address.ref if address.is_alive else None):
             world.violated(f"{address.name} is {world.system.whereis(address.name)}")
     for group in GROUPS:

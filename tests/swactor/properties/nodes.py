@@ -6,7 +6,7 @@ Five ways to write the same actor, and a supervisor that does the same beside it
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ from swactor import (
     Actor,
     ActorRef,
     Backoff,
-    ChildSpec,
     Context,
     Down,
     ExitReason,
@@ -22,7 +21,6 @@ from swactor import (
     NotAskedError,
     Reply,
     RestartBudget,
-    StartChild,
     Supervisor,
     SystemStoppingError,
 )
@@ -64,8 +62,6 @@ class Body:
         self.life = world.new_life(address)
         self.node = address.tree if isinstance(address.tree, Node) else Node(Kind.SYNC)
         self.owed: deque[tuple[Reply[Any], int]] = deque()
-        self.adopt: Callable[[Context[Any], Address], ActorRef[Any]] | None = None
-        """How it starts a child that it supervises."""
 
     # -- what the world is told ---------------------------------------------------------------------------
 
@@ -204,18 +200,17 @@ class Body:
             ctx.stop_child(child.ref, grace_s=action.grace_s)  # type: ignore[arg-type]  # not None, see above
 
     def spawn(self, ctx: Context[Any], action: Spawn) -> None:
-        adopt = self.adopt if action.supervised else None
-        address = self.world.new_address(action.tree, self.life, is_supervised=adopt is not None)
-        if address is None:
+        world, life = self.world, self.life
+        if action.supervised and isinstance(life.address.tree, Supervision):
+            world.background(world.adopt(life.address, action.tree))
             return
-        try:
-            if adopt is not None:
-                address.ref = adopt(ctx, address)
-            else:
-                actor, policy = make(self.world, address), policy_of(action.tree)
+        address = world.new_address(action.tree, life)
+        if address is not None:
+            try:
+                actor, policy = make(world, address), policy_of(action.tree)
                 address.ref = ctx.spawn(actor, name=address.name, mailbox=policy)
-        except SystemStoppingError:
-            self.life.children.remove(address)
+            except SystemStoppingError:
+                life.children.remove(address)
 
     async def pause(self, ctx: Context[Any], action: Pause) -> None:
         """Wait for the clock; a deaf pause goes on waiting when it is cancelled, until its time has come."""
@@ -325,30 +320,15 @@ class Boss(Supervisor):
     def __init__(self, world: World, address: Address) -> None:
         assert isinstance(address.tree, Supervision)
         self.body = Body(world, address)
-        self.body.adopt = self.adopt
-        self.world = world
         trees = address.tree.children
         children = [world.new_address(tree, self.body.life, is_supervised=True) for tree in trees]
         self.firsts = [child for child in children if child is not None]
         super().__init__(
-            [self.spec(child) for child in self.firsts],
+            [world.child_spec(child) for child in self.firsts],
             strategy=address.tree.strategy,
             budget=RestartBudget(restarts_max=address.tree.restarts_max, period_s=LONG_S),
             backoff=Backoff(first_s=address.tree.first_s, limit_s=10.0),
         )
-
-    def spec(self, child: Address) -> ChildSpec:
-        return ChildSpec(
-            child.name,
-            lambda: make(self.world, child),
-            restart=child.tree.restart,
-            mailbox=policy_of(child.tree),
-        )
-
-    def adopt(self, ctx: Context[Any], child: Address) -> ActorRef[Any]:
-        ref = super().on_message(ctx, StartChild(self.spec(child)))
-        assert isinstance(ref, ActorRef)
-        return ref
 
     def on_start(self, ctx: Context[Any]) -> None:
         with self.body.inside(ctx, "on_start"):
@@ -381,4 +361,7 @@ def make(world: World, address: Address) -> Actor[Any]:
     """Return a fresh instance for ``address``: its next life."""
     if isinstance(address.tree, Supervision):
         return Boss(world, address)
+    if len(address.lives) >= address.tree.made_max:
+        world.new_life(address)
+        raise BoomError
     return WAYS[address.kind](world, address)

@@ -145,6 +145,8 @@ class Node:
     stops_with: "Script" = ()
     restart: RestartKind = RestartKind.PERMANENT
     """If it is supervised."""
+    made_max: int = 9
+    """How often its factory succeeds."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,9 @@ def nodes(depth: int) -> st.SearchStrategy[Tree]:
     """A single actor; what it does in its hooks is rarely much."""
     hooks = st.one_of(st.just(()), st.just(()), _scripts(depth))
     capacity = st.sampled_from([MailboxPolicy().capacity, MailboxPolicy().capacity, 1, 2])
-    return st.builds(Node, st.sampled_from(Kind), capacity, hooks, hooks, restarts)
+    return st.builds(
+        Node, st.sampled_from(Kind), capacity, hooks, hooks, restarts, st.sampled_from([9, 9, 1])
+    )
 
 
 def trees(depth: int) -> st.SearchStrategy[Tree]:

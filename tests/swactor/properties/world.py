@@ -7,7 +7,7 @@ Not here: what must hold once everything is at rest (`checks`), how an actor is 
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swactor import (
@@ -23,6 +23,7 @@ from swactor import (
     AskCircleError,
     AskTimeoutError,
     ChildFailedError,
+    ChildSpec,
     Down,
     Event,
     ExitReason,
@@ -30,12 +31,15 @@ from swactor import (
     MailboxFullError,
     MailboxPolicy,
     NameTakenError,
+    StartChild,
+    Strategy,
     SystemStoppingError,
 )
 from swactor.testing import ManualClock
 
-from .script import Ask, Kind, Node, Publish, Register, Script, Send, Spawn, Stop, Tell, Tree
+from .script import Ask, Kind, Node, Publish, Register, Script, Send, Spawn, Stop, Supervision, Tell, Tree
 
+ONE_FOR_ONE = Strategy.ONE_FOR_ONE
 ADDRESSES_MAX = 40
 """Actors that one run has at most, supervised children included."""
 PLACES_LIVING = 32
@@ -191,7 +195,9 @@ class World:
 
     # -- addresses ----------------------------------------------------------------------------------------
 
-    def new_address(self, tree: Tree, parent: Life | None, *, is_supervised: bool) -> Address | None:
+    def new_address(
+        self, tree: Tree, parent: Life | None = None, *, is_supervised: bool = False
+    ) -> Address | None:
         """Return a fresh address, unless there are enough."""
         if len(self.addresses) >= ADDRESSES_MAX:
             return None
@@ -258,13 +264,16 @@ class World:
                     self.violated(f"{address.name} {what} while its child {child.name} lives")
 
     def _newest_first(self, address: Address) -> None:
-        """It was its parent who stopped it."""
-        if address.is_supervised and address.tree.restart.value == "temporary":
-            return  # ended, long after it stopped, when those that restart with it start again
+        """Its parent stopped it; a supervisor may have done so in order to restart it with others."""
         parent = address.parent
-        siblings = parent.children if parent is not None else []
-        for sibling in siblings[siblings.index(address) + 1 :]:
-            if sibling.is_alive:
+        if parent is None:
+            return
+        tree = parent.address.tree
+        if address.is_supervised and isinstance(tree, Supervision) and tree.strategy is not ONE_FOR_ONE:
+            return
+        for sibling in parent.children[parent.children.index(address) + 1 :]:
+            is_down = sibling.is_supervised and sibling.life.is_over  # it only is not let go yet
+            if sibling.is_alive and not is_down:
                 self.violated(f"{address.name} was stopped before its newer sibling {sibling.name}")
 
     # -- messages -----------------------------------------------------------------------------------------
@@ -398,7 +407,7 @@ class World:
         self.tasks.append(asyncio.get_running_loop().create_task(coroutine))
 
     async def spawn(self, tree: Tree) -> None:
-        address = self.new_address(tree, None, is_supervised=False)
+        address = self.new_address(tree)
         if address is None:
             return
         name = address.name
@@ -410,8 +419,34 @@ class World:
             if not self.is_over:
                 self.violated("spawn was refused though nobody asked for the end")
         except (BoomError, ActorDeadError, ExceptionGroup):
-            if not address.life.is_over:
+            if address.is_spawned and not address.life.is_over:
                 self.violated(f"{name} lives, and spawn said that it failed")
+
+    def child_spec(self, address: Address) -> ChildSpec:
+        return ChildSpec(
+            address.name,
+            lambda: self._make(self, address),
+            restart=address.tree.restart,
+            mailbox=policy_of(address.tree),
+        )
+
+    async def adopt(self, supervisor: Address, tree: Tree) -> None:
+        """Ask a supervisor for one more child."""
+        address = self.new_address(tree, is_supervised=True)
+        if address is None or supervisor.ref is None:
+            return
+
+        def first_or_next() -> Actor[Any]:
+            if address.parent is None:
+                address.parent = supervisor.life
+                supervisor.life.children.append(address)
+            return self._make(self, address)
+
+        spec = replace(self.child_spec(address), factory=first_or_next)
+        try:
+            address.ref = await supervisor.ref.ask(StartChild(spec))
+        except (ActorDeadError, AskTimeoutError, MailboxFullError, SystemStoppingError, BoomError):
+            return  # nobody knows its address unless it has begun to speak
 
     async def stop(self, action: Stop) -> None:
         address = self.pick(action.to)
