@@ -257,9 +257,10 @@ class Cell(Life):
                                 message.send(answer)
                     elif (body := self.opened(message)) is not NOTHING:
                         handle(context, body)
-                    elif self.is_interrupted():
-                        left += 1
-                        break
+                    else:
+                        left += 1  # nothing was handled
+                        if self.is_interrupted():
+                            break
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
                 self._handler_failed(error, message)
             self.handled += TURN_MESSAGES - left

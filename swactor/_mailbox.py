@@ -74,7 +74,7 @@ class Mailbox:
         """Enqueue a user message; return False, and keep nothing, when it is refused."""
         lane = self.lane
         overflow = self.policy.overflow
-        if len(lane) < self.policy.capacity or (overflow is Overflow.DROP_OLDEST and self._drop_oldest()):
+        if self.depth < self.policy.capacity or (overflow is Overflow.DROP_OLDEST and self._drop_oldest()):
             lane.append(message)
         elif overflow is Overflow.REFUSE or type(message) is Ask:
             return False
@@ -93,9 +93,15 @@ class Mailbox:
         return False
 
     def interrupt(self) -> None:
-        """Have whoever takes messages out look up before the next one."""
-        if self.lane:
+        """Have whoever takes messages out look up before the next one; once is enough."""
+        if self.lane and type(self.lane[0]) is not Interrupt:
             self.lane.appendleft(Interrupt())
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait."""
+        lane = self.lane
+        return len(lane) - (type(lane[0]) is Interrupt if lane else 0)
 
     # -- the age of what waits ----------------------------------------------------------------------------
 
@@ -122,7 +128,7 @@ class Mailbox:
 
     def announce_room(self) -> None:
         """Messages left: let as many waiting senders go on as there are free places."""
-        free = self.policy.capacity - len(self.lane)
+        free = self.policy.capacity - self.depth
         while self.room and free > 0:
             waiter = self.room.popleft()
             if not waiter.done():

@@ -78,7 +78,7 @@ class Readings:
             serial=cell.serial,
             actor_type=cell.kind.name,
             state=cell.state.value,
-            depth=0 if mailbox is None else len(mailbox.lane),
+            depth=0 if mailbox is None else mailbox.depth,
             handled=cell.handled,
             dropped=0 if mailbox is None else mailbox.dropped,
             restarts=cell.restarts,

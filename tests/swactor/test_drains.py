@@ -13,6 +13,7 @@ from swactor import (
     Context,
     Event,
     GetChild,
+    MailboxPolicy,
     RestartBudget,
     Strategy,
     Supervisor,
@@ -197,3 +198,29 @@ async def test_a_child_that_is_drained_while_it_fails_is_not_started_again() -> 
             go_on.set()
         await clock.advance(60)
     assert starts == ["a"]
+
+
+async def test_news_of_ends_takes_no_room_from_messages() -> None:
+    class Busy(Actor[Any]):
+        async def on_message(self, ctx: Context[Any], message: Any) -> None:
+            if message == "watch":
+                for child in children:
+                    ctx.monitor(child)
+                opened.set()
+                await go_on.wait()
+
+    opened, go_on = anyio.Event(), anyio.Event()
+    async with ActorSystem() as system:
+        children = [await system.spawn(Waits()) for _ in range(20)]
+        busy = await system.spawn(Busy(), name="busy", mailbox=MailboxPolicy(capacity=3))
+        busy.tell("watch")
+        await opened.wait()
+        busy.tell("one")
+        for child in children:
+            await system.stop_actor(child)
+        await anyio.lowlevel.checkpoint()
+        depth = next(actor.depth for actor in system.statistics().actors if actor.path == "/busy")
+        assert depth == 1
+        busy.tell("two")
+        busy.tell("three")
+        go_on.set()
