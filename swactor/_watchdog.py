@@ -68,6 +68,8 @@ class ThreadWatchdog:
                 while not self._stopped.wait(self._bound_s / LOOKS_A_BOUND):
                     asked_ns = clock.monotonic_ns()
                     self._answered.clear()
+                    if self._stopped.is_set():  # only now: whoever stops us sets both, this one first
+                        return
                     loop.call_from_thread(self._answered.set)
                     if self._answered.wait(self._bound_s):
                         continue
