@@ -78,7 +78,7 @@ async def test_a_down_says_when_an_actor_was_stopped_or_killed(
             await world.result(ref.ask(("monitor", target)))
             target.tell("hang")
             await world.settle()
-            await world.result(system.stop_actor(target, grace_s=0.001))
+            await world.result(system.stop_actor(target, grace_s=0.5))
         await world.until(lambda: len(watcher.downs) == 2)
     assert [reason.kind for reason in watcher.reasons] == [ExitKind.STOPPED, ExitKind.KILLED]
 

@@ -114,7 +114,7 @@ async def test_fc_077_no_task_is_left_of_a_system_that_ended(world: World, kind:
     async with world.system():
         pass
     before = world.tasks()
-    async with world.system(grace_s=0.001) as system:
+    async with world.system(grace_s=0.2) as system:
         for _ in range(10):
             ref = await system.spawn(kind(ignore, start=lambda ctx: ctx.send_every(3600, "tick")))
             ref.tell("work")
