@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from swactor._errors import ActorDeadError, raise_if_for_the_process, tellable
-from swactor._life import ASKED_TO_STOP, Life
+from swactor._life import Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
 from swactor._messages import (
+    ASKED_TO_STOP,
     KILLED,
     NOTHING,
     ChildDown,
@@ -117,7 +118,7 @@ class Cell(Life):
             mailbox = self.mailbox or self.opened_mailbox()
             ref.lane = lane = mailbox.lane
             lane.append(message)
-            if not self.waits:
+            if not self.waits:  # what `_enqueue` does, without the call: each hop of a message is felt here
                 run_queue = self.run_queue
                 if not self._queued:
                     self._queued = True
@@ -125,20 +126,17 @@ class Cell(Life):
                     if not run_queue.awake:
                         run_queue.wake()
                 mailbox.since_ns = run_queue.now_ns
-            elif self._parker is not None:
+            elif self._parker is not None:  # as in `_rouse`, for the same reason
                 mailbox.woken_at = self.handled
                 mailbox.since_ns = self.system.clock.monotonic_ns()
                 self._parker.unpark()
             else:
-                self._start_serving(mailbox)
+                self._rouse(mailbox)
             return True
         if self.is_deaf:
             self._bury(message)
             return True
-        mailbox = self.opened_mailbox()
-        if not mailbox.lane:
-            mailbox.since_ns = self.system.clock.monotonic_ns()
-        return mailbox.put(message)
+        return self._stamped_mailbox().put(message)
 
     @property
     def is_deaf(self) -> bool:
@@ -150,10 +148,14 @@ class Cell(Life):
         if self.state is RUNNING and self.ref.lane is None:
             self.accept(message)
         elif self.state is not ENDED:
-            mailbox = self.opened_mailbox()
-            if not mailbox.lane:
-                mailbox.since_ns = self.system.clock.monotonic_ns()
-            mailbox.lane.append(message)
+            self._stamped_mailbox().lane.append(message)
+
+    def _stamped_mailbox(self) -> Mailbox:
+        """Return the mailbox of an actor that nobody is sent to; what comes first waits from now on."""
+        mailbox = self.opened_mailbox()
+        if not mailbox.lane:
+            mailbox.since_ns = self.system.clock.monotonic_ns()
+        return mailbox
 
     def signal(self, signal: Signal) -> None:
         """Take a signal of the system lane; it is acted upon before any user message."""
@@ -196,20 +198,19 @@ class Cell(Life):
         """Have somebody look at what waits already."""
         mailbox = self.opened_mailbox()
         self.ref.lane = mailbox.lane
-        if not self.waits:
+        if self.waits:
+            self._rouse(mailbox)
+        else:
             self._enqueue()
             mailbox.since_ns = self.run_queue.now_ns
-        elif self._parker is not None:
-            mailbox.woken_at = self.handled
-            mailbox.since_ns = self.system.clock.monotonic_ns()
-            self._parker.unpark()
-        else:
-            self._start_serving(mailbox)
 
-    def _start_serving(self, mailbox: Mailbox) -> None:
-        """Start the task of an asynchronous actor: it is needed for the first time."""
+    def _rouse(self, mailbox: Mailbox) -> None:
+        """Have the task of an asynchronous actor go on; start it when it is needed for the first time."""
         mailbox.woken_at = self.handled
         mailbox.since_ns = self.system.clock.monotonic_ns()
+        if self._parker is not None:
+            self._parker.unpark()
+            return
         self._parker = self.system.loop.parker()
         self._serve_task = self.system.loop.start_task(
             serve(self, self._parker), name=self.name or self.kind.name

@@ -12,7 +12,7 @@ from swactor._actor import Actor
 from swactor._errors import NotAskedError
 from swactor._links import link, unlink, unwatch, watch
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
-from swactor._messages import ExitKind, ExitReason, Stop
+from swactor._messages import ASKED_TO_STOP, COMPLETED, ExitReason, Stop
 from swactor._ref import LocalRef
 from swactor._states import ENDED
 
@@ -86,7 +86,7 @@ class Context(Generic[M]):
 
     def stop(self, value: object = None) -> None:
         """End this actor after the current message, complete, with ``value`` as result."""
-        self._cell.signal(Stop(ExitReason(ExitKind.COMPLETED, value=value), grace_s=5.0))
+        self._cell.signal(Stop(ExitReason(COMPLETED, value=value), grace_s=5.0))
 
     def stop_child(self, child: ActorRef[Any], *, grace_s: float = 5.0) -> None:
         """Ask ``child`` to stop; it has ``grace_s`` seconds before it is cancelled. Does not wait.
@@ -97,7 +97,7 @@ class Context(Generic[M]):
         cell = child.cell if isinstance(child, LocalRef) else None
         if cell is None or (self._cell.children or {}).get(cell.serial) is not cell:
             raise ValueError(f"{child!r} is not a living child of {self.actor_id}")
-        cell.signal(Stop(ExitReason(ExitKind.STOPPED), grace_s, for_good=True))
+        cell.signal(Stop(ASKED_TO_STOP, grace_s, for_good=True))
 
     def monitor(self, other: ActorRef[Any]) -> None:
         """Be told ``Down(other, reason)`` exactly once, when ``other`` ends; at once when it has."""

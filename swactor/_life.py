@@ -21,10 +21,10 @@ from swactor._hook import Hook, HookCancelledError, run_hook
 from swactor._ids import ActorId
 from swactor._links import Ties
 from swactor._messages import (
+    ASKED_TO_STOP,
     COMPLETED,
     FAILED,
     KILLED,
-    STOPPED,
     ChildDown,
     ExitReason,
     LinkDown,
@@ -53,7 +53,6 @@ ERROR_TEXT_MAX = 2_000
 """Characters of an exception's text that go into an event."""
 GONE: Final[Actor[Any]] = Actor()
 """Stands for the instance of an actor that has ended."""
-ASKED_TO_STOP: Final = ExitReason(STOPPED)
 
 
 class Life:

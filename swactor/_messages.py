@@ -75,6 +75,10 @@ class ExitReason(msgspec.Struct, frozen=True):
         return ExitReason(kind, both)
 
 
+ASKED_TO_STOP: Final = ExitReason(STOPPED)
+"""Why an actor ends that somebody else wants to end."""
+
+
 def error_text(error: BaseException) -> str:
     """Return what ``error`` says, also when it cannot say it."""
     try:

@@ -14,16 +14,27 @@ if TYPE_CHECKING:
     from swactor._ref import ActorRef
 
 
+class _Entry:
+    """The names of one actor, and the groups that it is a member of."""
+
+    __slots__ = ("groups", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.groups: dict[str, None] = {}
+
+
 class Names:
     """Names and groups of living actors. They belong to an address, so a restart changes nothing."""
 
     def __init__(self) -> None:
-        self.listed: set[ActorRef[Any]] = set()
+        self.listed: dict[ActorRef[Any], _Entry] = {}
         """Who has a name or was ever a member of a group."""
         self._by_name: dict[str, ActorRef[Any]] = {}
-        self._names: dict[ActorRef[Any], list[str]] = {}
         self._members: dict[str, dict[ActorRef[Any], None]] = {}
-        self._groups: dict[ActorRef[Any], dict[str, None]] = {}
+
+    def _entry(self, ref: ActorRef[Any]) -> _Entry:
+        return self.listed.setdefault(ref, _Entry())
 
     def register(self, name: str, ref: ActorRef[Any]) -> None:
         """Give ``ref`` a name.
@@ -35,8 +46,7 @@ class Names:
             return
         self.require_free(name)
         self._by_name[name] = ref
-        self._names.setdefault(ref, []).append(name)
-        self.listed.add(ref)
+        self._entry(ref).names.append(name)
 
     def require_free(self, name: str) -> None:
         """Raise `NameTakenError` when a living actor has the name."""
@@ -51,16 +61,15 @@ class Names:
     def join(self, group: str, ref: ActorRef[Any]) -> None:
         """Make ``ref`` a member of ``group``; it is one once, however often it joins."""
         self._members.setdefault(group, {})[ref] = None
-        self._groups.setdefault(ref, {})[group] = None
-        self.listed.add(ref)
+        self._entry(ref).groups[group] = None
 
     def leave(self, group: str, ref: ActorRef[Any]) -> None:
         """Make ``ref`` no member of ``group`` any more; a group without members is forgotten."""
         members = self._members.get(group, {})
-        members.pop(ref, None)
-        if not members:
-            self._members.pop(group, None)
-        self._groups.get(ref, {}).pop(group, None)
+        if ref in members:
+            del members[ref], self.listed[ref].groups[group]
+            if not members:
+                del self._members[group]
 
     def members(self, group: str) -> tuple[ActorRef[Any], ...]:
         """Return the members of ``group`` in the order in which they joined."""
@@ -68,12 +77,12 @@ class Names:
 
     def forget(self, ref: ActorRef[Any]) -> None:
         """Free every name of an actor that has ended, and take it out of every group."""
-        for name in self._names.pop(ref, ()):
+        entry = self.listed.get(ref, _Entry())
+        for name in entry.names:
             del self._by_name[name]
-        for group in tuple(self._groups.get(ref, ())):
+        for group in tuple(entry.groups):
             self.leave(group, ref)
-        self._groups.pop(ref, None)
-        self.listed.discard(ref)
+        self.listed.pop(ref, None)
 
     def __len__(self) -> int:
         return len(self._by_name)

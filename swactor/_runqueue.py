@@ -94,21 +94,20 @@ class RunQueue:
         if self._draining:
             return cell.accept(ask)
         self.inline_asks += 1
-        if self.awake:
-            accepted = cell.accept(ask)
-            self._context.run(self._take_turns, INLINE_LOOKS)
-            return accepted
-        self.awake = True
-        self.now_ns = 0  # most asks are answered before anybody wants to know the time
+        will_drain = self.awake
+        if not will_drain:
+            self.awake = True
+            self.now_ns = 0  # most asks are answered before anybody wants to know the time
         try:
             accepted = cell.accept(ask)
             self._context.run(self._take_turns, INLINE_LOOKS)
         finally:
-            self.awake = False
-            if self.ready:
-                self.wake()
-                for left in self.ready:
-                    left.note_time(self.now_ns)
+            if not will_drain:
+                self.awake = False
+                if self.ready:
+                    self.wake()
+                    for left in self.ready:
+                        left.note_time(self.now_ns)
         return accepted
 
     def _take_turns(self, looks: int) -> None:

@@ -21,7 +21,7 @@ from swactor._errors import (
     tellable,
 )
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
-from swactor._messages import COMPLETED, STOPPED, ExitReason, Request, Stop, error_text
+from swactor._messages import ASKED_TO_STOP, COMPLETED, ExitReason, Request, Stop, error_text
 from swactor._moments import ActorRestarted
 from swactor._ref import ActorRef
 from swactor._restart import (
@@ -241,7 +241,7 @@ class Supervisor(Actor[SupervisorMessage]):
             to_stop.pop()
         if to_stop:
             newest = to_stop[-1]
-            newest.cell.signal(Stop(ExitReason(STOPPED), newest.spec.shutdown_grace_s))
+            newest.cell.signal(Stop(ASKED_TO_STOP, newest.spec.shutdown_grace_s))
         elif restart.delay_s and restart.children:
             self._ctx.send_after(restart.delay_s, restart)
         else:

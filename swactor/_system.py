@@ -18,10 +18,9 @@ import anyio
 from swactor._actor import Actor, ActorKind
 from swactor._cell import Cell
 from swactor._errors import ActorDeadError, SystemStoppingError
-from swactor._life import ASKED_TO_STOP
 from swactor._loop import running_loop
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
-from swactor._messages import ExitReason, Stop
+from swactor._messages import ASKED_TO_STOP, ExitReason, Stop
 from swactor._moments import DeadLetters
 from swactor._names import Names
 from swactor._ports import SystemClock, SystemRandom
