@@ -28,7 +28,7 @@ from swactor_process._effects import (
     WriteChild,
 )
 from swactor_process.session import RETRY_DELAYS_S, Session
-from swactor_process.transitions import TRANSITIONS, Input, State
+from swactor_process.transitions import State
 
 E = TypeVar("E", bound=Effect)
 SPEC = ProcessSpec(program="p", label="l", grace_s=5.0, deadline_s=10.0, linger_s=2.0)
@@ -257,14 +257,6 @@ def test_writing_after_the_exit_is_answered() -> None:
     assert session.on_write_asked(b"late", 7) == [AnswerWrite(7, WriteOutcome.CHILD_GONE)]
     assert session.on_signal_asked(15) == []
     assert session.on_close_stdin_asked() == []
-
-
-def test_every_state_but_the_last_can_be_left_and_the_last_cannot() -> None:
-    left = {before for (before, _), after in TRANSITIONS.items() if before is not after}
-
-    assert left == set(State) - {State.EXITED}
-    assert all(before is not State.EXITED for before, _ in TRANSITIONS)
-    assert {what for _, what in TRANSITIONS} == set(Input)
 
 
 ACTIONS = st.lists(
