@@ -11,7 +11,6 @@ from swactor_process._effects import (
     AnnounceFailed,
     AnnounceOutput,
     AnnounceStarted,
-    AnnounceStillAlive,
     AnswerWrite,
     CancelTimer,
     CheckGroup,
@@ -257,7 +256,7 @@ class Session:
             case Timer.GRACE:
                 effects = self._stopping.escalate()
             case Timer.DEADLINE:
-                effects = [AnnounceStillAlive()]
+                effects = self._stopping.on_deadline()
             case Timer.QUIET | Timer.LINGER:
                 self._lingered = self._lingered or timer is Timer.LINGER
                 effects = [ReadRest(), CheckGroup()]

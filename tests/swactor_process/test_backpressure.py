@@ -226,3 +226,24 @@ async def test_a_child_that_is_to_end_does_not_wait_for_its_owner_any_more(bench
     assert stopped.dropped_lines > 0
     slow.gate.set()
     assert await slow.exited() == stopped
+
+
+async def test_fc_008_a_flood_that_nobody_waits_for_is_read_within_bounds(bench: Bench) -> None:
+    """400 MB, most of which are dropped: the owner takes nothing, and has room for four pieces."""
+    before_kb = _resident_kb()
+    slow = await bench.start(sh("head -c 400000000 /dev/zero; exit 3"))
+
+    seen = await bench.exit_seen(timeout_s=20.0)
+
+    assert _resident_kb() - before_kb < 50_000
+    slow.gate.set()
+    exited = await slow.exited()
+    pieces = [message for message in slow.heard if isinstance(message, ProcessOutput)]
+    assert sum(len(piece.line) for piece in pieces) + exited.dropped_bytes == 400_000_000
+    assert exited == seen
+    assert exited.dropped_lines > 6_000
+
+
+def _resident_kb() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])

@@ -25,8 +25,8 @@ from .conftest import Node, eventually, is_alive, python, sh
 
 
 @pytest.mark.parametrize("spawner", ["linux", "portable"])
-async def test_nothing_is_left_of_a_node_that_was_killed(node: Node, spawner: str) -> None:
-    """FC-017: within 2 s; one child obeys TERM, one does not, one has a grandchild."""
+async def test_fc_017_nothing_is_left_of_a_node_that_was_killed(node: Node, spawner: str) -> None:
+    """Within 2 s; one child obeys TERM, one does not, one has a grandchild."""
     owned = await node.start(python("owning_node.py", spawner, guarded=False))
     started = await owned.started()
     await eventually(lambda: len(owned.lines()) == 5)
@@ -52,8 +52,7 @@ async def test_the_guard_ends_with_the_node(node: Node) -> None:
     assert node.spawner.guardian_pid is None
 
 
-async def test_the_guard_is_out_of_reach_of_a_ctrl_c_and_holds_nothing_of_the_node(node: Node) -> None:
-    """FC-016."""
+async def test_fc_016_the_guard_is_out_of_reach_of_a_ctrl_c_and_holds_nothing_of_the_node(node: Node) -> None:
     await (await node.start(sh("true"))).exited()
     guard = node.spawner.guardian_pid
     assert guard is not None

@@ -11,10 +11,9 @@ from swactor_process.testing import RecordingListener
 from .conftest import Node, eventually, is_alive, sh
 
 
-async def test_a_dead_leader_holds_its_number_until_it_is_reaped_and_is_not_signalled_after(
+async def test_fc_007_a_dead_leader_holds_its_number_until_it_is_reaped_and_is_not_signalled_after(
     node: Node,
 ) -> None:
-    """FC-007, FC-002."""
     listener = RecordingListener(node.system.loop)
     child = node.spawner.spawn(sh("sleep 30 >/dev/null 2>&1 & echo $!; exit 0"), listener)
     assert await listener.until_over() == ExitStatus(exit_code=0)

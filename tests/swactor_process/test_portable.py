@@ -40,8 +40,7 @@ def waiting() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("swactor child")]
 
 
-async def test_a_hundred_children_that_end_at_once_are_all_told_in_order(portable: Node) -> None:
-    """FC-005."""
+async def test_fc_005_a_hundred_children_that_end_at_once_are_all_told_in_order(portable: Node) -> None:
     all_owned = [await portable.start(sh("exit 11")) for _ in range(100)]
 
     exits = [await owned.exited() for owned in all_owned]
@@ -54,8 +53,7 @@ async def test_a_hundred_children_that_end_at_once_are_all_told_in_order(portabl
     assert portable.own_children() == []
 
 
-async def test_a_stop_ends_the_whole_group_also_when_its_leader_is_gone_first(portable: Node) -> None:
-    """FC-002, FC-003."""
+async def test_fc_002_a_stop_ends_the_whole_group_also_when_its_leader_is_gone_first(portable: Node) -> None:
     owned = await portable.start(sh("(trap '' TERM; echo $$; exec sleep 60) & echo $!; wait"))
     await eventually(lambda: len(owned.lines()) == 2)
     pids = {int(line) for line in owned.lines()}
@@ -68,8 +66,7 @@ async def test_a_stop_ends_the_whole_group_also_when_its_leader_is_gone_first(po
     assert not any(is_alive(pid) for pid in pids | {started.pid})
 
 
-async def test_a_kill_from_outside_was_not_asked_for(portable: Node) -> None:
-    """FC-021."""
+async def test_fc_021_a_kill_from_outside_was_not_asked_for(portable: Node) -> None:
     owned = await portable.start(sh("exec sleep 30"))
     started = await owned.started()
 
@@ -91,8 +88,10 @@ async def test_one_thread_waits_for_each_child_and_ends_with_it(portable: Node) 
     await eventually(lambda: not waiting())
 
 
-async def test_a_child_for_which_there_is_no_thread_is_refused_and_does_not_live(portable: Node) -> None:
-    """FC-015: nothing is left of it, and the next one can be started."""
+async def test_fc_015_a_child_for_which_there_is_no_thread_is_refused_and_does_not_live(
+    portable: Node,
+) -> None:
+    """Nothing is left of it, and the next one can be started."""
     loop = portable.system.loop
     stack_bytes = threading.stack_size(1 << 60)  # more than there is
     try:

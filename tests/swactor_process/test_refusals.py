@@ -24,15 +24,13 @@ async def _refused(node: Node, spec: ProcessSpec) -> SpawnFailed:
     return failed
 
 
-async def test_a_missing_program(node: Node) -> None:
-    """FC-013."""
+async def test_fc_013_a_missing_program(node: Node) -> None:
     failed = await _refused(node, ProcessSpec(program="no-such-program", label="x"))
 
     assert (failed.errno_name, failed.role, failed.path) == ("ENOENT", SpawnRole.PROGRAM, "no-such-program")
 
 
-async def test_a_missing_directory(node: Node, tmp_path: Path) -> None:
-    """FC-013."""
+async def test_fc_013_a_missing_directory(node: Node, tmp_path: Path) -> None:
     cwd = str(tmp_path / "nowhere")
 
     failed = await _refused(node, sh("true", cwd=cwd))
@@ -40,8 +38,7 @@ async def test_a_missing_directory(node: Node, tmp_path: Path) -> None:
     assert (failed.errno_name, failed.role, failed.path) == ("ENOENT", SpawnRole.CWD, cwd)
 
 
-async def test_a_directory_that_is_a_file(node: Node, tmp_path: Path) -> None:
-    """FC-013."""
+async def test_fc_013_a_directory_that_is_a_file(node: Node, tmp_path: Path) -> None:
     cwd = _file(tmp_path / "file", "")
 
     failed = await _refused(node, sh("true", cwd=cwd))
@@ -50,8 +47,7 @@ async def test_a_directory_that_is_a_file(node: Node, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["no x bit", "directory"])
-async def test_something_that_may_not_be_executed(node: Node, tmp_path: Path, kind: str) -> None:
-    """FC-013."""
+async def test_fc_013_something_that_may_not_be_executed(node: Node, tmp_path: Path, kind: str) -> None:
     program = _file(tmp_path / "file", "#!/bin/sh\n", 0o644) if kind == "no x bit" else str(tmp_path)
 
     failed = await _refused(node, ProcessSpec(program=program, label="x"))
@@ -60,8 +56,7 @@ async def test_something_that_may_not_be_executed(node: Node, tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("text", ["echo hi\n", ""])
-async def test_a_script_without_a_first_line(node: Node, tmp_path: Path, text: str) -> None:
-    """FC-014."""
+async def test_fc_014_a_script_without_a_first_line(node: Node, tmp_path: Path, text: str) -> None:
     program = _file(tmp_path / "script", text)
 
     failed = await _refused(node, ProcessSpec(program=program, label="x"))
@@ -70,8 +65,8 @@ async def test_a_script_without_a_first_line(node: Node, tmp_path: Path, text: s
     assert "no #! line" in failed.message
 
 
-async def test_a_script_whose_interpreter_is_missing(node: Node, tmp_path: Path) -> None:
-    """FC-014: the script itself does exist."""
+async def test_fc_014_a_script_whose_interpreter_is_missing(node: Node, tmp_path: Path) -> None:
+    """The script itself does exist."""
     program = _file(tmp_path / "script", "#!/nope/interp\n")
 
     failed = await _refused(node, ProcessSpec(program=program, label="x"))
@@ -80,15 +75,13 @@ async def test_a_script_whose_interpreter_is_missing(node: Node, tmp_path: Path)
     assert "#! line" in failed.message
 
 
-async def test_an_argument_that_is_too_large(node: Node) -> None:
-    """FC-013."""
+async def test_fc_013_an_argument_that_is_too_large(node: Node) -> None:
     failed = await _refused(node, ProcessSpec(program="true", args=("x" * 200_000,), label="x"))
 
     assert (failed.errno_name, failed.role) == ("E2BIG", SpawnRole.SIZE)
 
 
-async def test_the_owner_goes_on_after_a_refusal(node: Node) -> None:
-    """FC-013."""
+async def test_fc_013_the_owner_goes_on_after_a_refusal(node: Node) -> None:
     await _refused(node, ProcessSpec(program="no-such-program", label="x"))
 
     assert (await (await node.start(sh("exit 0"))).exited()).exit_code == 0

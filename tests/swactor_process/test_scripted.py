@@ -47,10 +47,9 @@ async def own(system: ActorSystem, program: Program, **changes: Any) -> tuple[Ow
     return owned, spawner
 
 
-async def test_stop_of_an_unkillable_child_answers_still_alive_and_its_exit_is_told_later(
+async def test_fc_024_stop_of_an_unkillable_child_answers_still_alive_and_its_exit_is_told_later(
     system: ActorSystem,
 ) -> None:
-    """FC-024."""
     fate = Exit(after_s=0.3, signal=signal.SIGKILL)
     owned, spawner = await own(system, lambda _: Script(begin=(fate,), unkillable=True))
 
@@ -65,8 +64,7 @@ async def test_stop_of_an_unkillable_child_answers_still_alive_and_its_exit_is_t
     assert kinds == [ProcessStarted, ProcessStillAlive, ProcessExited]
 
 
-async def test_a_start_that_is_refused_for_a_moment_is_tried_again(system: ActorSystem) -> None:
-    """FC-015."""
+async def test_fc_015_a_start_that_is_refused_for_a_moment_is_tried_again(system: ActorSystem) -> None:
     answers: list[Script | Refusal] = [
         Refusal(errno_name="EAGAIN", role=SpawnRole.LIMIT),
         Refusal(errno_name="EAGAIN", role=SpawnRole.LIMIT),
@@ -78,8 +76,7 @@ async def test_a_start_that_is_refused_for_a_moment_is_tried_again(system: Actor
     assert owned.all(SpawnFailed) == []
 
 
-async def test_a_start_that_is_refused_for_long_fails(system: ActorSystem) -> None:
-    """FC-015."""
+async def test_fc_015_a_start_that_is_refused_for_long_fails(system: ActorSystem) -> None:
     owned, _ = await own(system, lambda _: Refusal(errno_name="EAGAIN", role=SpawnRole.LIMIT))
 
     failed = await owned.failed()
@@ -103,8 +100,7 @@ async def test_a_script_answers_lines_one_after_the_other(system: ActorSystem) -
     assert [output.text for output in owned.all(ProcessOutput)] == owned.lines()
 
 
-async def test_a_kill_from_outside_ends_a_scripted_child(system: ActorSystem) -> None:
-    """FC-021."""
+async def test_fc_021_a_kill_from_outside_ends_a_scripted_child(system: ActorSystem) -> None:
     owned, spawner = await own(system, lambda _: Script())
     started = await owned.started()
 
@@ -130,8 +126,8 @@ class Busy(Actor[Any]):
         await self._gate()
 
 
-async def test_a_full_mailbox_loses_output_but_no_lifecycle_notification(system: ActorSystem) -> None:
-    """FC-008: what was dropped is counted in the exit."""
+async def test_fc_008_a_full_mailbox_loses_output_but_no_lifecycle_notification(system: ActorSystem) -> None:
+    """What was dropped is counted in the exit."""
     gate: Any = system.loop.waiter()
     said = tuple(Say(b"%d\n" % number) for number in range(10))
     spawner = ScriptedSpawner(

@@ -28,7 +28,7 @@ from swactor_process._effects import (
     WriteChild,
 )
 from swactor_process.session import RETRY_DELAYS_S, Session
-from swactor_process.transitions import TRANSITIONS, Input, State
+from swactor_process.transitions import State
 
 E = TypeVar("E", bound=Effect)
 SPEC = ProcessSpec(program="p", label="l", grace_s=5.0, deadline_s=10.0, linger_s=2.0)
@@ -124,6 +124,16 @@ def test_a_second_stop_shortens_and_never_lengthens() -> None:
     ]
 
 
+def test_a_second_stop_does_not_undo_a_deadline_that_is_due_and_not_told_yet() -> None:
+    session = running()
+    stop(session, now_s=0.0, grace_s=0.0, deadline_s=1.0)
+
+    assert SetTimer(Timer.DEADLINE, 0.0) in stop(session, now_s=1.0, grace_s=0.0, deadline_s=5.0)
+
+    assert session.on_timer(Timer.DEADLINE, 1.0) == [AnnounceStillAlive()]
+    assert SetTimer(Timer.DEADLINE, 5.0) in stop(session, now_s=2.0, grace_s=0.0, deadline_s=5.0)
+
+
 def test_stop_before_the_start_stops_right_after_it() -> None:
     session = Session(SPEC)
     session.start()
@@ -145,8 +155,8 @@ def test_stop_while_a_retry_is_awaited_gives_up() -> None:
     assert session.on_timer(Timer.RETRY, 9.0) == []
 
 
-def test_a_momentary_refusal_is_retried_a_bounded_number_of_times() -> None:
-    """FC-015: about 100 ms in all."""
+def test_fc_015_a_momentary_refusal_is_retried_a_bounded_number_of_times() -> None:
+    """About 100 ms in all."""
     session = Session(SPEC)
     session.start()
     for delay_s in RETRY_DELAYS_S:
@@ -182,8 +192,7 @@ def test_commands_before_the_start_wait_for_it_in_order() -> None:
     assert session.on_spawned(0.0)[1:] == [WriteChild(b"abc", 1), SignalGroup(10), CloseChildStdin()]
 
 
-def test_output_after_the_exit_comes_before_the_last_word() -> None:
-    """FC-011."""
+def test_fc_011_output_after_the_exit_comes_before_the_last_word() -> None:
     session = running()
     session.on_exited(ExitStatus(exit_code=2), 1.0)
 
@@ -194,8 +203,8 @@ def test_output_after_the_exit_comes_before_the_last_word() -> None:
     assert exited.stderr_tail == "FINAL"
 
 
-def test_a_stream_that_stays_open_and_silent_is_waited_for_briefly() -> None:
-    """FC-001: within a second."""
+def test_fc_001_a_stream_that_stays_open_and_silent_is_waited_for_briefly() -> None:
+    """Within a second."""
     session = running()
     effects = session.on_exited(DONE, 1.0)
     quiet = [effect for effect in only(SetTimer, effects) if effect.timer is Timer.QUIET]
@@ -210,8 +219,7 @@ def test_a_stream_that_stays_open_and_silent_is_waited_for_briefly() -> None:
     assert (exited.eof_reached, exited.survivors) == (False, (42,))
 
 
-def test_a_stop_after_the_exit_kills_the_rest_but_was_not_what_ended_it() -> None:
-    """FC-002."""
+def test_fc_002_a_stop_after_the_exit_kills_the_rest_but_was_not_what_ended_it() -> None:
     session = running()
     session.on_exited(DONE, 1.0)
 
@@ -224,8 +232,7 @@ def test_a_stop_after_the_exit_kills_the_rest_but_was_not_what_ended_it() -> Non
     assert (exited.asked_for, exited.survivors) == (False, ())
 
 
-def test_a_group_that_does_not_go_is_named_at_the_end_of_the_linger_time() -> None:
-    """FC-024."""
+def test_fc_024_a_group_that_does_not_go_is_named_at_the_end_of_the_linger_time() -> None:
     session = running()
     stop(session)
     assert KILL in session.on_exited(ExitStatus(signal=15), 2.0)
@@ -249,22 +256,13 @@ def test_readiness_is_met_by_the_first_matching_line() -> None:
     assert only(AnnounceReady, session.on_output(Stream.STDOUT, b"up\n", 0.4)) == []
 
 
-def test_writing_after_the_exit_is_answered() -> None:
-    """FC-022."""
+def test_fc_022_writing_after_the_exit_is_answered() -> None:
     session = running()
     session.on_exited(DONE, 1.0)
 
     assert session.on_write_asked(b"late", 7) == [AnswerWrite(7, WriteOutcome.CHILD_GONE)]
     assert session.on_signal_asked(15) == []
     assert session.on_close_stdin_asked() == []
-
-
-def test_every_state_but_the_last_can_be_left_and_the_last_cannot() -> None:
-    left = {before for (before, _), after in TRANSITIONS.items() if before is not after}
-
-    assert left == set(State) - {State.EXITED}
-    assert all(before is not State.EXITED for before, _ in TRANSITIONS)
-    assert {what for _, what in TRANSITIONS} == set(Input)
 
 
 ACTIONS = st.lists(

@@ -1,10 +1,12 @@
 """Stopping children, writing to them, and their owner's end. Real children, every event loop."""
 
+import logging
 import signal
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from swactor import Actor, Context
 from swactor_process import (
@@ -34,8 +36,8 @@ class Watcher(Actor[Any]):
         self.heard.append(message)
 
 
-async def test_a_stop_reaches_the_real_worker_behind_a_wrapper(node: Node) -> None:
-    """FC-002: the shell forks the worker and waits."""
+async def test_fc_002_a_stop_reaches_the_real_worker_behind_a_wrapper(node: Node) -> None:
+    """The shell forks the worker and waits."""
     owned = await node.start(sh("sleep 600 & echo $!; wait"))
     await owned.first(ProcessOutput)
     worker = int(owned.lines()[0])
@@ -47,8 +49,7 @@ async def test_a_stop_reaches_the_real_worker_behind_a_wrapper(node: Node) -> No
     assert not is_alive(worker)
 
 
-async def test_a_stop_reaches_the_group_whose_leader_has_gone(node: Node) -> None:
-    """FC-002."""
+async def test_fc_002_a_stop_reaches_the_group_whose_leader_has_gone(node: Node) -> None:
     # The worker writes now and then, so the end of the linger time is far away.
     script = "(while :; do echo tick; sleep 0.1; done) & echo $!; exit 0"
     owned = await node.start(sh(script, linger_s=30.0))
@@ -63,8 +64,7 @@ async def test_a_stop_reaches_the_group_whose_leader_has_gone(node: Node) -> Non
     assert not is_alive(worker)
 
 
-async def test_a_child_that_ignores_term_is_killed_after_the_grace_time(node: Node) -> None:
-    """FC-003."""
+async def test_fc_003_a_child_that_ignores_term_is_killed_after_the_grace_time(node: Node) -> None:
     owned = await node.start(sh(IGNORES_TERM, grace_s=0.2))
     await owned.line("armed")
 
@@ -74,8 +74,7 @@ async def test_a_child_that_ignores_term_is_killed_after_the_grace_time(node: No
     assert (exited.signal, exited.asked_for, exited.escalated) == (signal.SIGKILL, True, True)
 
 
-async def test_a_child_that_obeys_is_not_delayed_by_the_grace_time(node: Node) -> None:
-    """FC-003."""
+async def test_fc_003_a_child_that_obeys_is_not_delayed_by_the_grace_time(node: Node) -> None:
     owned = await node.start(sh("trap 'exit 0' TERM; echo armed; while :; do sleep 0.02; done", grace_s=30.0))
     await owned.line("armed")
 
@@ -97,8 +96,7 @@ async def test_a_second_stop_can_be_less_patient(node: Node) -> None:
     assert exited.escalated
 
 
-async def test_a_stop_right_after_the_start_still_gives_start_and_exit(node: Node) -> None:
-    """FC-004."""
+async def test_fc_004_a_stop_right_after_the_start_still_gives_start_and_exit(node: Node) -> None:
     owned = await node.start(sh("sleep 30"))
     owned.process.tell(Stop())
 
@@ -108,8 +106,7 @@ async def test_a_stop_right_after_the_start_still_gives_start_and_exit(node: Nod
     assert node.own_children() == []
 
 
-async def test_commands_after_the_exit_do_nothing(node: Node) -> None:
-    """FC-007."""
+async def test_fc_007_commands_after_the_exit_do_nothing(node: Node) -> None:
     owned = await node.start(ProcessSpec(program="true", label="short"))
     await owned.exited()
 
@@ -146,8 +143,10 @@ async def test_lines_go_in_and_come_out(node: Node) -> None:
     assert (exited.exit_code, exited.asked_for, exited.lost_stdin_bytes) == (0, False, 0)
 
 
-async def test_writing_to_a_child_that_goes_meanwhile_is_answered(node: Node) -> None:
-    """FC-022: 10 MB to a child that reads nothing and ends; the exit code stays the true one."""
+async def test_fc_022_writing_to_a_child_that_goes_meanwhile_is_answered(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """10 MB to a child that reads nothing and ends; the exit code stays the true one."""
     owned = await node.start(sh("trap 'exit 4' USR1; echo up; while :; do sleep 0.02; done"))
     await owned.line("up")
     outcomes: list[WriteOutcome] = []
@@ -162,10 +161,10 @@ async def test_writing_to_a_child_that_goes_meanwhile_is_answered(node: Node) ->
 
     assert outcomes == [WriteOutcome.CHILD_GONE]
     assert (await owned.exited()).exit_code == 4
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
-async def test_bytes_told_and_not_written_are_counted(node: Node) -> None:
-    """FC-022."""
+async def test_fc_022_bytes_told_and_not_written_are_counted(node: Node) -> None:
     owned = await node.start(sh("trap 'exit 4' TERM; exec <&-; echo closed; while :; do sleep 0.02; done"))
     await owned.line("closed")
 
@@ -187,8 +186,8 @@ async def test_a_write_above_the_bound_is_refused_and_costs_nothing_else(node: N
     await owned.process.ask(Stop())
 
 
-async def test_a_child_ends_with_its_owner_and_watchers_hear_of_it(node: Node) -> None:
-    """FC-004: the owner is gone by then."""
+async def test_fc_004_a_child_ends_with_its_owner_and_watchers_hear_of_it(node: Node) -> None:
+    """The owner is gone by then."""
     watcher = Watcher()
     watching = await node.system.spawn(watcher)
     owned = await node.start(sh("sleep 30"), watchers=(watching,))

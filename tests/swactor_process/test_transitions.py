@@ -149,9 +149,9 @@ def test_every_input_is_known_somewhere_and_every_timer_is_an_input() -> None:
 
 
 def test_every_state_can_be_left_but_the_last_and_every_state_leads_to_it() -> None:
-    leads_to = {
-        state: {after for (before, _), after in TRANSITIONS.items() if before is state} for state in State
-    }
+    leads_to: dict[State, set[State]] = {state: set() for state in State}
+    for (before, _), after in TRANSITIONS.items():
+        leads_to[before].add(after)
 
     assert leads_to[State.EXITED] == set()
     for state in State:
