@@ -19,8 +19,12 @@ import anyio
 
 from swactor import Actor, ActorRef, ActorSystem, Context, MailboxPolicy
 from swactor_process import (
+    Chunks,
+    Lines,
     LinuxSpawner,
     Null,
+    Output,
+    ProcessChunk,
     ProcessExited,
     ProcessOutput,
     ProcessSpec,
@@ -233,7 +237,7 @@ class Owner(Actor[Any]):
 
     def on_message(self, ctx: Context[Any], message: Any) -> object:
         match message:
-            case ProcessOutput():
+            case ProcessOutput() | ProcessChunk():
                 pass
             case ProcessExited() | SpawnFailed() if self._request is not None:
                 self._request.told(message)
@@ -249,6 +253,7 @@ class Driver(Way):
     """``spawn_process`` in an actor, with real children."""
 
     key, title = "driver", "swactor_process"
+    stdout: Output = Lines()
 
     async def open(self) -> None:
         self._system = await ActorSystem().__aenter__()
@@ -284,12 +289,19 @@ class Driver(Way):
     async def read(self, command: Command) -> float:
         ended: Future[object] = asyncio.get_running_loop().create_future()
         began_s = now()
-        self._owner.tell(_Request(_spec(command), ended.set_result))
+        self._owner.tell(_Request(_spec(command, stdout=self.stdout), ended.set_result))
         last = await ended
         took_s = now() - began_s
         if not isinstance(last, ProcessExited) or last.dropped_lines or not last.eof_reached:
             raise RuntimeError(f"not all of the output was read: {last}")
         return took_s
+
+
+class DriverInChunks(Driver):
+    """The same; output comes as it was read."""
+
+    key, title = "chunks", "swactor_process, Chunks"
+    stdout = Chunks()
 
 
 class Asyncio(Way):

@@ -25,7 +25,7 @@ from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
 from swactor_process.guardian import Guardian
 from swactor_process.spawner import ChildListener, ExitStatus, WriteOutcome
-from swactor_process.spec import ProcessSpec, Stream
+from swactor_process.spec import Lines, ProcessSpec, Stream
 
 
 class Ended(NamedTuple):
@@ -145,7 +145,7 @@ class RealChild:
         self._guardian = guardian
         self._listener: ChildListener | None = listener
         self._ended = self._reaped = False
-        self._stdin_limit_bytes = spec.stdin_buffer_bytes
+        self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
 
@@ -156,7 +156,7 @@ class RealChild:
             OSError: not all of them could be; ``pipes`` still has those.
         """
         if pipes.stdin is not None:
-            self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=self._stdin_limit_bytes)
+            self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=self._spec.stdin_buffer_bytes)
             pipes.stdin = None
         for stream in tuple(pipes.outputs):
             self._readers[stream] = self._reader(readables, stream, pipes.outputs[stream])
@@ -171,7 +171,9 @@ class RealChild:
             if self._listener is not None:
                 self._listener.eof(stream)
 
-        return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof)
+        # Cutting lines is so much work that others should have their turn more often.
+        wide = not isinstance(self._spec.policy(stream), Lines)
+        return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof, wide=wide)
 
     def on_ended(self, ended: Ended) -> None:
         """Tell the listener of the exit; without one, reap."""
