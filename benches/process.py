@@ -30,8 +30,9 @@ from typing import NamedTuple
 if not __package__:  # started as a file: its packages lie beside its folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benches.children import Anyio, Asyncio, Driver, DriverInChunks, Limit, LimitByLine, Meter, Way
+from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, Way
 from benches.measure import Progress, ratios, spread, undisturbed
+from benches.owners import Driver, DriverInChunks, Floor
 from benches.report import Figure, Row, as_json, spell
 from benches.workloads import Bar
 
@@ -62,7 +63,8 @@ figure   the median of {slices} slices and their quartiles; a slice is {starts} 
          or {megabytes} MB of output in lines of {line_bytes} bytes, of which there are fewer
 held     the longest time that the loop does not look for events, from the request to the news of the exit
 busy     all the time in which it does not, in between
-told     when an actor's handler, or what awaits the process, knows"""
+told     when an actor's handler, or what awaits the process, knows
+floor    an actor that owns another one, which does what the limit does and nothing else"""
 HEADINGS = {
     "start": "START of a child that ends at once: how many times as long; less is better",
     "kill": "KILL of a child that would stay: how many times as long; less is better",
@@ -93,7 +95,7 @@ async def starts(run: Run, *, streams: bool) -> list[Row]:
         taken = [await way.start(command, streams=streams) for _ in range(STARTS)]
         return [statistics.median(costs) for costs in zip(*taken, strict=True)]
 
-    held, busy, told = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    held, busy, told = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     kind = "three pipes" if streams else "no pipes"
     return [
         *_compared(run, Title("start", HELD, kind), held),
@@ -109,7 +111,7 @@ async def kills(run: Run) -> list[Row]:
     async def slice_of(way: Way) -> list[float]:
         return [statistics.median([await way.kill(command) for _ in range(STARTS)])]
 
-    (costs,) = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    (costs,) = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     return _compared(run, Title("kill", KILL), costs)
 
 
@@ -193,7 +195,7 @@ TEXTS = {
 
 def print_table(rows: Sequence[Row]) -> None:
     """Print ``rows`` by section, in order; a title only once."""
-    print(f"{'':24}{'compared with':<38}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
+    print(f"{'':24}{'compared with':<44}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
     section = title = ""
     for row in rows:
         if row.section != section:
@@ -205,7 +207,7 @@ def print_table(rows: Sequence[Row]) -> None:
         met = {None: "", True: "yes", False: "NO"}[figure.met]
         bar = "" if figure.bar is None else str(figure.bar)
         cells = f"{spell(figure.value):>7}  {over:<12} {bar:<8} {met:<5}{row.note}"
-        print(f"{shown:24}{row.beside:<38}{cells}".rstrip())
+        print(f"{shown:24}{row.beside:<44}{cells}".rstrip())
     marks = [figure.met for row in rows for figure in row.figures.values() if figure.met is not None]
     print(f"\n{sum(marks)} of {len(marks)} bars are met.")
 
@@ -241,6 +243,7 @@ async def _measure(
         Driver(meter),
         DriverInChunks(meter),
         Limit(meter),
+        Floor(meter),
         LimitByLine(meter),
         Asyncio(meter),
         Anyio(meter),
