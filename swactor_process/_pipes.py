@@ -113,9 +113,9 @@ class PipeWriter:
     """
 
     def __init__(self, loop: Loop, descriptor: int, *, limit_bytes: int) -> None:
-        os.set_blocking(descriptor, False)
         self._loop = loop
         self._descriptor: int | None = descriptor
+        self._is_used = False
         self._limit = limit_bytes
         self._queue: deque[tuple[memoryview, Callable[[WriteOutcome], None]]] = deque()
         self._queued_bytes = 0
@@ -143,6 +143,9 @@ class PipeWriter:
                 self._flush()
 
     def _flush(self) -> None:
+        if not self._is_used and self._descriptor is not None:
+            self._is_used = True  # many are never written to
+            os.set_blocking(self._descriptor, False)
         while self._queue and self._descriptor is not None:
             data, done = self._queue[0]
             try:

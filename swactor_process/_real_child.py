@@ -8,7 +8,6 @@ The exit is read without reaping. Until `RealChild.reap` the dead leader keeps i
 signalling the group can never hit somebody else.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -198,8 +197,10 @@ class RealChild:
     def signal(self, number: int) -> None:
         """See `Child.signal`. Once reaped, the number may be somebody else's."""
         if not self._reaped:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:  # noqa: SIM105 - a context manager for it would be felt
                 os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
 
     def state(self) -> str | None:
         """See `Child.state`."""
@@ -210,8 +211,10 @@ class RealChild:
         """See `Child.reap`."""
         if self._ended and not self._reaped:
             self._reaped = True
-            with contextlib.suppress(ChildProcessError):
+            try:  # noqa: SIM105 - a context manager for it would be felt
                 os.waitpid(self.pid, 0)
+            except ChildProcessError:
+                pass
         survivors = living_members(self.pid)
         if not survivors:
             self._guardian.release(self.pid)
