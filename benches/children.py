@@ -1,6 +1,7 @@
-"""Ways to own a child process, all doing the same: the kernel's own calls, the driver, and its alternatives.
+"""Ways to own a child process, all doing the same: the kernel's own calls, and what libraries make of them.
 
-Owns: what a start, a kill and a read are, and what of each is timed. Not here: what is compared (`process`).
+Owns: what a start, a kill and a read are, and what of each is timed.
+Not here: the ways of actors (`owners`), what is compared (`process`).
 A time ends when the code of an author would be told, an actor's handler or what awaits the process.
 """
 
@@ -13,23 +14,9 @@ from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from selectors import DefaultSelector, SelectorKey
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
-
-from swactor import Actor, ActorRef, ActorSystem, Context, MailboxPolicy
-from swactor_process import (
-    LinuxSpawner,
-    Null,
-    ProcessExited,
-    ProcessOutput,
-    ProcessSpec,
-    ProcessStarted,
-    Spawner,
-    SpawnFailed,
-    Stop,
-    spawn_process,
-)
 
 READ_BYTES = 65_536
 now = time.perf_counter
@@ -125,29 +112,29 @@ class Limit(Way):
         ended: Future[StartCost] = asyncio.get_running_loop().create_future()
 
         def notice() -> None:
-            self._reap(child)
+            self.reap(child)
             ended.set_result(self._cost(began_s))
 
         self._meter.reset()
         began_s = now()
-        child, pidfd = self._watched(command, notice, streams=streams)
+        child, pidfd = self.watched(command, notice, streams=streams)
         cost = await ended
-        self._forget(child, pidfd)
+        self.forget(child, pidfd)
         return cost
 
     async def kill(self, command: Command) -> float:
         ended: Future[float] = asyncio.get_running_loop().create_future()
 
         def notice() -> None:
-            self._reap(child)
+            self.reap(child)
             ended.set_result(now() - began_s)
 
-        child, pidfd = self._watched(command, notice, streams=True)
+        child, pidfd = self.watched(command, notice, streams=True)
         await asyncio.sleep(0.005)
         began_s = now()
         os.killpg(child.pid, signal.SIGKILL)
         took_s = await ended
-        self._forget(child, pidfd)
+        self.forget(child, pidfd)
         return took_s
 
     async def read(self, command: Command) -> float:
@@ -172,7 +159,7 @@ class Limit(Way):
         loop.add_reader(descriptor, read)
         took_s = await ended
         os.close(descriptor)
-        self._reap(child)
+        self.reap(child)
         return took_s
 
     @staticmethod
@@ -184,9 +171,10 @@ class Limit(Way):
         return child, reading
 
     @staticmethod
-    def _watched(
+    def watched(
         command: Command, notice: Callable[[], None], *, streams: bool
     ) -> tuple[subprocess.Popen[bytes], int]:
+        """Start; return the child and its pidfd, on which ``notice`` is called."""
         where = subprocess.PIPE if streams else subprocess.DEVNULL
         child = subprocess.Popen(
             command, stdin=where, stdout=where, stderr=where, bufsize=0, start_new_session=True
@@ -196,12 +184,14 @@ class Limit(Way):
         return child, pidfd
 
     @staticmethod
-    def _reap(child: subprocess.Popen[bytes]) -> None:
+    def reap(child: subprocess.Popen[bytes]) -> None:
+        """Have the kernel forget a child that has ended."""
         os.waitid(os.P_PID, child.pid, os.WEXITED)
         child.returncode = 0  # tells Popen that there is nothing to wait for
 
     @staticmethod
-    def _forget(child: subprocess.Popen[bytes], pidfd: int) -> None:
+    def forget(child: subprocess.Popen[bytes], pidfd: int) -> None:
+        """Close everything."""
         asyncio.get_running_loop().remove_reader(pidfd)
         os.close(pidfd)
         for stream in (child.stdin, child.stdout, child.stderr):
@@ -214,82 +204,6 @@ class LimitByLine(Limit):
 
     key, title = "lines", "the same, cut into lines"
     cuts_lines = True
-
-
-class _Request:
-    """To the owner: start this; ``told`` is called with the last notification."""
-
-    def __init__(self, spec: ProcessSpec, told: Callable[[object], None]) -> None:
-        self.spec, self.told = spec, told
-        self.started: Future[ActorRef[Any]] = asyncio.get_running_loop().create_future()
-
-
-class Owner(Actor[Any]):
-    """Owns one process after the other."""
-
-    def __init__(self, spawner: Spawner) -> None:
-        self._spawner = spawner
-        self._request: _Request | None = None
-
-    def on_message(self, ctx: Context[Any], message: Any) -> object:
-        match message:
-            case ProcessOutput():
-                pass
-            case ProcessExited() | SpawnFailed() if self._request is not None:
-                self._request.told(message)
-            case ProcessStarted() if self._request is not None:
-                self._request.started.set_result(message.process)
-            case _Request():
-                self._request = message
-                spawn_process(ctx, message.spec, spawner=self._spawner)
-        return None
-
-
-class Driver(Way):
-    """``spawn_process`` in an actor, with real children."""
-
-    key, title = "driver", "swactor_process"
-
-    async def open(self) -> None:
-        self._system = await ActorSystem().__aenter__()
-        self._spawner = LinuxSpawner(self._system.loop)
-        # Roomy, so that no output is dropped: that would be faster.
-        room = MailboxPolicy(capacity=1_000_000)
-        self._owner = await self._system.spawn(Owner(self._spawner), mailbox=room)
-
-    async def close(self) -> None:
-        await self._system.__aexit__(None, None, None)
-        self._spawner.close()
-
-    async def start(self, command: Command, *, streams: bool) -> StartCost:
-        ended: Future[StartCost] = asyncio.get_running_loop().create_future()
-        where = {} if streams else {"stdin": False, "stdout": Null(), "stderr": Null()}
-        spec = _spec(command, **where)
-        request = _Request(spec, lambda _: ended.set_result(self._cost(began_s)))
-        self._meter.reset()
-        began_s = now()
-        self._owner.tell(request)
-        return await ended
-
-    async def kill(self, command: Command) -> float:
-        ended: Future[float] = asyncio.get_running_loop().create_future()
-        request = _Request(_spec(command), lambda _: ended.set_result(now() - began_s))
-        self._owner.tell(request)
-        process = await request.started
-        await asyncio.sleep(0.005)
-        began_s = now()
-        process.tell(Stop(grace_s=0.0))
-        return await ended
-
-    async def read(self, command: Command) -> float:
-        ended: Future[object] = asyncio.get_running_loop().create_future()
-        began_s = now()
-        self._owner.tell(_Request(_spec(command), ended.set_result))
-        last = await ended
-        took_s = now() - began_s
-        if not isinstance(last, ProcessExited) or last.dropped_lines or not last.eof_reached:
-            raise RuntimeError(f"not all of the output was read: {last}")
-        return took_s
 
 
 class Asyncio(Way):
@@ -366,7 +280,3 @@ class Anyio(Way):
         return await anyio.open_process(
             list(command), stdin=where, stdout=where, stderr=where, start_new_session=True
         )
-
-
-def _spec(command: Command, **changes: Any) -> ProcessSpec:
-    return ProcessSpec(program=command[0], args=tuple(command[1:]), **{"label": "bench", **changes})

@@ -30,8 +30,9 @@ from typing import NamedTuple
 if not __package__:  # started as a file: its packages lie beside its folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benches.children import Anyio, Asyncio, Driver, Limit, LimitByLine, Meter, Way
+from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, Way
 from benches.measure import Progress, ratios, spread, undisturbed
+from benches.owners import Driver, DriverInChunks, Floor
 from benches.report import Figure, Row, as_json, spell
 from benches.workloads import Bar
 
@@ -39,14 +40,14 @@ STARTS = 5
 """Children of a slice, one after the other; their median counts. So few that nobody else comes in between."""
 READS_SHARE = 8
 """Only one slice in so many is made of output, which takes about a second."""
-LINE = b"The quick brown fox jumps over the lazy dog, and then it does so again and again, 99 bytes long."
 FILE_BYTES = 16 * 1024 * 1024
-HELD, BUSY, TOLD, KILL, READ = (
+HELD, BUSY, TOLD, KILL, READ, READ_CHUNKS = (
     "loop held by a start",
     "loop busy, in all",
     "start to exit told",
     "kill to exit told",
     "output, line by line",
+    "output, as it comes",
 )
 BARS = {
     (HELD, "limit"): Bar(1.3, at_most=True),
@@ -55,13 +56,15 @@ BARS = {
     (TOLD, "anyio"): Bar(1.0, at_most=True),
     (KILL, "limit"): Bar(1.5, at_most=True),
     (READ, "limit"): Bar(0.5),
+    (READ_CHUNKS, "limit"): Bar(0.8),
 }
 LEGEND = """\
 figure   the median of {slices} slices and their quartiles; a slice is {starts} children one after the other,
-         or {megabytes} MB of output, of which there are fewer
+         or {megabytes} MB of output in lines of {line_bytes} bytes, of which there are fewer
 held     the longest time that the loop does not look for events, from the request to the news of the exit
 busy     all the time in which it does not, in between
-told     when an actor's handler, or what awaits the process, knows"""
+told     when an actor's handler, or what awaits the process, knows
+floor    an actor that owns another one, which does what the limit does and nothing else"""
 HEADINGS = {
     "start": "START of a child that ends at once: how many times as long; less is better",
     "kill": "KILL of a child that would stay: how many times as long; less is better",
@@ -79,6 +82,7 @@ class Run:
     ways: Mapping[str, Way]
     slices: int
     megabytes: int
+    line_bytes: int
     progress: Progress
     costs: dict[str, Costs] = field(default_factory=dict)
 
@@ -91,7 +95,7 @@ async def starts(run: Run, *, streams: bool) -> list[Row]:
         taken = [await way.start(command, streams=streams) for _ in range(STARTS)]
         return [statistics.median(costs) for costs in zip(*taken, strict=True)]
 
-    held, busy, told = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    held, busy, told = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     kind = "three pipes" if streams else "no pipes"
     return [
         *_compared(run, Title("start", HELD, kind), held),
@@ -107,23 +111,29 @@ async def kills(run: Run) -> list[Row]:
     async def slice_of(way: Way) -> list[float]:
         return [statistics.median([await way.kill(command) for _ in range(STARTS)])]
 
-    (costs,) = await _alternate(run, ("driver", "limit", "asyncio", "anyio"), slice_of)
+    (costs,) = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     return _compared(run, Title("kill", KILL), costs)
 
 
 async def output(run: Run) -> list[Row]:
-    """Measure how fast output is read and cut into lines."""
+    """Measure how fast output is read, with and without being cut into lines."""
     reading = replace(run, slices=max(1, run.slices // READS_SHARE))
     with tempfile.NamedTemporaryFile() as file:
-        file.write((LINE + b"\n") * (FILE_BYTES // (len(LINE) + 1)))
+        line = b"x" * (run.line_bytes - 1) + b"\n"
+        file.write(line * (FILE_BYTES // len(line)))
         file.flush()
         command = (_program("cat"), *[file.name] * max(1, run.megabytes * 1024 * 1024 // FILE_BYTES))
 
         async def slice_of(way: Way) -> list[float]:
             return [await way.read(command)]
 
-        (costs,) = await _alternate(reading, ("driver", "limit", "lines", "asyncio"), slice_of)
-    return _compared(run, Title("output", READ), costs, faster=True)
+        keys = ("driver", "limit", "chunks", "lines", "asyncio")
+        (costs,) = await _alternate(reading, keys, slice_of)
+    in_chunks = {"driver": costs.pop("chunks"), "limit": costs["limit"]}
+    return [
+        *_compared(run, Title("output", READ), costs, faster=True),
+        *_compared(run, Title("output", READ_CHUNKS), in_chunks, faster=True),
+    ]
 
 
 async def _alternate(
@@ -179,13 +189,13 @@ TEXTS = {
     "start": "start a child with three pipes that ends at once, until its exit is told",
     "bare": "the same without pipes",
     "kill": "kill a child that would stay, until its exit is told",
-    "output": "read much output line by line",
+    "output": "read much output, line by line and as it comes",
 }
 
 
 def print_table(rows: Sequence[Row]) -> None:
     """Print ``rows`` by section, in order; a title only once."""
-    print(f"{'':24}{'compared with':<38}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
+    print(f"{'':24}{'compared with':<44}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
     section = title = ""
     for row in rows:
         if row.section != section:
@@ -197,7 +207,7 @@ def print_table(rows: Sequence[Row]) -> None:
         met = {None: "", True: "yes", False: "NO"}[figure.met]
         bar = "" if figure.bar is None else str(figure.bar)
         cells = f"{spell(figure.value):>7}  {over:<12} {bar:<8} {met:<5}{row.note}"
-        print(f"{shown:24}{row.beside:<38}{cells}".rstrip())
+        print(f"{shown:24}{row.beside:<44}{cells}".rstrip())
     marks = [figure.met for row in rows for figure in row.figures.values() if figure.met is not None]
     print(f"\n{sum(marks)} of {len(marks)} bars are met.")
 
@@ -215,19 +225,30 @@ def main() -> None:
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",
     }
     print(", ".join(machine.values()))
-    print(LEGEND.format(slices=options.slices, starts=STARTS, megabytes=options.megabytes))
+    print(LEGEND.format(starts=STARTS, **vars(options)))
     print()
     print_table(rows)
     if options.json is not None:
-        facts = {**machine, "slices": options.slices, "megabytes": options.megabytes}
+        facts = {
+            **machine,
+            **{name: getattr(options, name) for name in ("slices", "megabytes", "line_bytes")},
+        }
         options.json.write_text(as_json(rows, facts, costs), encoding="utf-8")
 
 
 async def _measure(
     options: "_Options", meter: Meter, progress: Progress
 ) -> tuple[list[Row], dict[str, Costs]]:
-    ways = (Driver(meter), Limit(meter), LimitByLine(meter), Asyncio(meter), Anyio(meter))
-    run = Run({way.key: way for way in ways}, options.slices, options.megabytes, progress)
+    ways = (
+        Driver(meter),
+        DriverInChunks(meter),
+        Limit(meter),
+        Floor(meter),
+        LimitByLine(meter),
+        Asyncio(meter),
+        Anyio(meter),
+    )
+    run = Run({way.key: way for way in ways}, options.slices, options.megabytes, options.line_bytes, progress)
     rows: list[Row] = []
     async with AsyncExitStack() as stack:
         for way in ways:
@@ -245,6 +266,7 @@ class _Options(argparse.Namespace):
     only: list[str]
     slices: int
     megabytes: int
+    line_bytes: int
     json: Path | None
 
 
@@ -264,12 +286,15 @@ def _parse() -> _Options:
         "--megabytes", metavar="N", type=int, default=256, help="how much output is read a slice (256)"
     )
     parser.add_argument(
+        "--line-bytes", metavar="N", type=int, default=100, help="how long the lines of output are (100)"
+    )
+    parser.add_argument(
         "--json", metavar="FILE", type=Path, help="write the figures, and each slice, to FILE"
     )
     options = parser.parse_args(namespace=_Options())
     options.only = [name for name in STEPS if not options.only or name in options.only]
-    if options.slices < 1 or options.megabytes < 1:
-        parser.error("at least one slice, and one megabyte, is needed")
+    if min(options.slices, options.megabytes, options.line_bytes) < 1:
+        parser.error("at least one slice, one megabyte, and one byte a line, is needed")
     return options
 
 

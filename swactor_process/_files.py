@@ -7,7 +7,7 @@ Not here: writing (``_rotating``), telling (``_telling``).
 import errno
 
 from swactor_process.spawner import SpawnError, SpawnRole
-from swactor_process.spec import ProcessSpec, Stream, ToFile
+from swactor_process.spec import STREAMS, ProcessSpec, Stream, ToFile
 from swactor_process.surroundings import OutputFile, Surroundings
 
 
@@ -17,7 +17,7 @@ class OutputFiles:
     def __init__(self, spec: ProcessSpec, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._policies = {
-            stream: policy for stream in Stream if isinstance(policy := spec.policy(stream), ToFile)
+            stream: policy for stream in STREAMS if isinstance(policy := spec.policy(stream), ToFile)
         }
         self._files: dict[str, OutputFile] = {}
         self._told: set[tuple[str, int | None]] = set()

@@ -208,11 +208,15 @@ class Life:
             self._performing = False
 
     def _perform_one(self, effect: Effect) -> None:
-        match effect:
+        match effect:  # what is frequent comes first
             case AnnounceOutput():
                 self._telling.output(effect)
             case AnnounceChunks():
                 self._telling.chunks(effect)
+            case CancelTimer():
+                self._cancel_timer(effect.timer)
+            case SetTimer():
+                self._set_timer(effect)
             case StartChild():
                 self._start_child()
             case WriteFile():
@@ -223,10 +227,6 @@ class Life:
                 self._prober.stop()
             case BoundBacklog():
                 self._telling.bound()
-            case SetTimer():
-                self._set_timer(effect)
-            case CancelTimer():
-                self._cancel_timer(effect.timer)
             case AnswerWrite():
                 self._written(effect.ticket, effect.outcome)
             case (

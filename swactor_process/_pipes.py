@@ -4,6 +4,8 @@ Owns: non-blocking reading and writing on the loop, the bound of the write queue
 Not here: what the bytes mean.
 """
 
+import contextlib
+import fcntl
 import os
 from collections import deque
 from collections.abc import Callable
@@ -12,10 +14,12 @@ from typing import Protocol
 from swactor.abc import Cancellable, Loop
 from swactor_process.spawner import WriteOutcome
 
-CHUNK_BYTES = 65_536
-CHUNKS_REST = 64
-CHUNKS_A_TURN = 1
-"""One child that writes without end gets this many reads, then the others have their turn."""
+READ_BYTES = 65_536
+"""What one read brings at most, and what pipes hold. One read, then the other children have their turn."""
+WIDE_BYTES = 262_144
+"""The same for a child that fills its pipe, if its bytes are little work."""
+REST_BYTES = 4_194_304
+"""What is read at most after the exit, in one go."""
 
 
 class Readables(Protocol):
@@ -27,7 +31,10 @@ class Readables(Protocol):
 
 
 class PipeReader:
-    """Reads a pipe whenever there is something, and says EOF once."""
+    """Reads a pipe whenever there is something, and says EOF once.
+
+    ``wide`` allows for a pipe that holds more and for larger reads, from when the other side has filled it.
+    """
 
     def __init__(
         self,
@@ -36,12 +43,15 @@ class PipeReader:
         *,
         on_data: Callable[[bytes], None],
         on_eof: Callable[[], None],
+        wide: bool = False,
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor: int | None = descriptor
         self._on_data, self._on_eof = on_data, on_eof
+        self._read_bytes = READ_BYTES
+        self._may_widen = wide
         self._readables = readables
-        self._watch: Cancellable | None = readables.watch_readable(descriptor, self._read)
+        self._watch: Cancellable | None = readables.watch_readable(descriptor, self._read_once)
 
     def pause(self) -> None:
         """Read nothing until `resume`; the other side waits once the pipe is full."""
@@ -52,29 +62,41 @@ class PipeReader:
     def resume(self) -> None:
         """Read again."""
         if self._watch is None and self._descriptor is not None:
-            self._watch = self._readables.watch_readable(self._descriptor, self._read)
+            self._watch = self._readables.watch_readable(self._descriptor, self._read_once)
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
-        self._read(CHUNKS_REST)
+        for _ in range(REST_BYTES // self._read_bytes):
+            if not self._read():
+                return
 
-    def _read(self, chunks_max: int = CHUNKS_A_TURN) -> None:
-        for _ in range(chunks_max):
-            if self._descriptor is None:
-                return
-            try:
-                data = os.read(self._descriptor, CHUNK_BYTES)
-            except BlockingIOError:
-                return
-            except OSError:  # a pipe end that cannot be read has nothing more to tell
-                data = b""
-            if not data:
-                self.close()
-                self._on_eof()
-                return
-            self._on_data(data)
-            if len(data) < CHUNK_BYTES and chunks_max == CHUNKS_A_TURN:
-                return  # most likely empty now; the watch tells
+    def _read_once(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        """Read once; return whether there may be more."""
+        if self._descriptor is None:
+            return False
+        try:
+            data = os.read(self._descriptor, self._read_bytes)
+        except BlockingIOError:
+            return False
+        except OSError:  # a pipe end that cannot be read has nothing more to tell
+            data = b""
+        if not data:
+            self.close()
+            self._on_eof()
+            return False
+        if self._may_widen and len(data) == READ_BYTES:
+            self._widen(self._descriptor)
+        self._on_data(data)
+        return True
+
+    def _widen(self, descriptor: int) -> None:
+        self._may_widen = False
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or too much in use by this user
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE_BYTES)
+            self._read_bytes = WIDE_BYTES
 
     def close(self) -> None:
         """Close our end; nothing is called any more."""
@@ -91,9 +113,9 @@ class PipeWriter:
     """
 
     def __init__(self, loop: Loop, descriptor: int, *, limit_bytes: int) -> None:
-        os.set_blocking(descriptor, False)
         self._loop = loop
         self._descriptor: int | None = descriptor
+        self._is_used = False
         self._limit = limit_bytes
         self._queue: deque[tuple[memoryview, Callable[[WriteOutcome], None]]] = deque()
         self._queued_bytes = 0
@@ -121,6 +143,9 @@ class PipeWriter:
                 self._flush()
 
     def _flush(self) -> None:
+        if not self._is_used and self._descriptor is not None:
+            self._is_used = True  # many are never written to
+            os.set_blocking(self._descriptor, False)
         while self._queue and self._descriptor is not None:
             data, done = self._queue[0]
             try:

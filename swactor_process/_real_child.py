@@ -8,7 +8,6 @@ The exit is read without reaping. Until `RealChild.reap` the dead leader keeps i
 signalling the group can never hit somebody else.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -25,7 +24,7 @@ from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
 from swactor_process.guardian import Guardian
 from swactor_process.spawner import ChildListener, ExitStatus, WriteOutcome
-from swactor_process.spec import ProcessSpec, Stream
+from swactor_process.spec import Lines, ProcessSpec, Stream
 
 
 class Ended(NamedTuple):
@@ -145,7 +144,7 @@ class RealChild:
         self._guardian = guardian
         self._listener: ChildListener | None = listener
         self._ended = self._reaped = False
-        self._stdin_limit_bytes = spec.stdin_buffer_bytes
+        self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
 
@@ -156,7 +155,7 @@ class RealChild:
             OSError: not all of them could be; ``pipes`` still has those.
         """
         if pipes.stdin is not None:
-            self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=self._stdin_limit_bytes)
+            self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=self._spec.stdin_buffer_bytes)
             pipes.stdin = None
         for stream in tuple(pipes.outputs):
             self._readers[stream] = self._reader(readables, stream, pipes.outputs[stream])
@@ -171,7 +170,9 @@ class RealChild:
             if self._listener is not None:
                 self._listener.eof(stream)
 
-        return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof)
+        # Cutting lines is so much work that others should have their turn more often.
+        wide = not isinstance(self._spec.policy(stream), Lines)
+        return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof, wide=wide)
 
     def on_ended(self, ended: Ended) -> None:
         """Tell the listener of the exit; without one, reap."""
@@ -196,8 +197,10 @@ class RealChild:
     def signal(self, number: int) -> None:
         """See `Child.signal`. Once reaped, the number may be somebody else's."""
         if not self._reaped:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:  # noqa: SIM105 - a context manager for it would be felt
                 os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
 
     def state(self) -> str | None:
         """See `Child.state`."""
@@ -208,8 +211,10 @@ class RealChild:
         """See `Child.reap`."""
         if self._ended and not self._reaped:
             self._reaped = True
-            with contextlib.suppress(ChildProcessError):
+            try:  # noqa: SIM105 - a context manager for it would be felt
                 os.waitpid(self.pid, 0)
+            except ChildProcessError:
+                pass
         survivors = living_members(self.pid)
         if not survivors:
             self._guardian.release(self.pid)

@@ -7,7 +7,7 @@ Not here: what happens on the pipes (``_pipes``), what a refusal means (``_refus
 import os
 import subprocess
 
-from swactor_process.spec import Inherit, ProcessSpec, Stream
+from swactor_process.spec import Inherit, Null, ProcessSpec, Stream
 
 
 class ChildPipes:
@@ -42,9 +42,10 @@ class ChildPipes:
         return popen.pid
 
     def _output(self, spec: ProcessSpec, stream: Stream) -> int | None:
-        if isinstance(spec.policy(stream), Inherit):
+        policy = spec.policy(stream)
+        if isinstance(policy, Inherit):
             return None
-        if stream not in spec.piped():
+        if isinstance(policy, Null):
             return subprocess.DEVNULL
         self.outputs[stream], theirs = self._pipe(ours_first=True)
         return theirs

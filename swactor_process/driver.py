@@ -18,7 +18,7 @@ from swactor_process.host import HostSurroundings
 from swactor_process.messages import CloseStdin, MarkReady, ProcessCommand, SendSignal, Stop, WriteStdin
 from swactor_process.spawner import Spawner
 from swactor_process.spec import ProcessSpec
-from swactor_process.surroundings import Surrounded, Surroundings
+from swactor_process.surroundings import Surroundings
 
 M = TypeVar("M")
 
@@ -88,8 +88,9 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
         self._life.start()
 
     def _spawners_surroundings(self, ctx: Context[ProcessCommand | _Broken]) -> Surroundings:
-        spawner = self._spawner
-        return spawner.surroundings if isinstance(spawner, Surrounded) else HostSurroundings(ctx.loop)
+        # To ask with isinstance whether it is `Surrounded` takes as long as to start an actor.
+        own: Surroundings | None = getattr(self._spawner, "surroundings", None)
+        return HostSurroundings(ctx.loop) if own is None else own
 
     def on_message(self, ctx: Context[ProcessCommand | _Broken], message: ProcessCommand | _Broken) -> None:
         """Perform a command. A child that has ended makes it a no-op with a typed answer."""

@@ -40,7 +40,7 @@ class LineSplitter:
         self._max = line_max_bytes
         self._rest = b""
         self._open_piece = False  # pieces of the line at hand went out already
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder: codecs.IncrementalDecoder | None = None  # within a line that is too long
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines and pieces that ``data`` completes."""
@@ -77,11 +77,13 @@ class LineSplitter:
     def _piece(self, data: bytes) -> Line:
         part = LinePart.MIDDLE if self._open_piece else LinePart.FIRST
         self._open_piece = True
+        if self._decoder is None:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return Line(data, self._decoder.decode(data), part)
 
     def _last_piece(self, data: bytes, *, terminated: bool) -> Line:
-        text = self._decoder.decode(data, final=True)
-        self._decoder.reset()
+        decoder, self._decoder = self._decoder, None
+        text = data.decode("utf-8", "replace") if decoder is None else decoder.decode(data, final=True)
         self._open_piece = False
         return Line(data, text, LinePart.LAST, terminated)
 

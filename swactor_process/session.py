@@ -58,8 +58,9 @@ class Session:
         self._exit: tuple[ExitStatus, float] | None = None
         self._asked_for = False
         self._lingered = False
-        self._open = set(spec.piped())
-        self._streams = {stream: StreamReader(spec, stream) for stream in spec.piped()}
+        piped = spec.piped()
+        self._open = set(piped)
+        self._streams = {stream: StreamReader(spec, stream) for stream in piped}
         self._pausing = Pausing(spec)
         self._readiness = ReadinessWatch(spec.readiness)
 

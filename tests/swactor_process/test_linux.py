@@ -1,11 +1,11 @@
-"""What only real children can show: who may be signalled until when."""
+"""What only real children can show: who may be signalled until when, how much a pipe holds."""
 
 import os
 import signal
 
 import pytest
 
-from swactor_process import ExitStatus, Stream
+from swactor_process import Child, Chunks, ExitStatus, Stream
 from swactor_process.testing import RecordingListener
 
 from .conftest import Node, eventually, is_alive, sh
@@ -29,3 +29,33 @@ async def test_fc_007_a_dead_leader_holds_its_number_until_it_is_reaped_and_is_n
         await eventually(lambda: not is_alive(member), timeout_s=0.1)
     os.kill(member, signal.SIGKILL)
     child.close()
+
+
+class Hesitant(RecordingListener):
+    """Stops reading whenever something was read."""
+
+    child: Child
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self.child.pause(Stream.STDOUT)
+        super().output(stream, data)
+
+
+async def test_a_child_that_fills_its_pipe_gets_one_that_holds_more(node: Node) -> None:
+    """Then more is read at once. The second word comes only when there is room for all before it."""
+    script = "head -c 65536 /dev/zero; printf one >&2; head -c 262144 /dev/zero; printf two >&2"
+    listener = Hesitant(node.system.loop)
+    listener.child = node.spawner.spawn(sh(script, stdout=Chunks()), listener)
+    listener.child.pause(Stream.STDOUT)
+    await listener.until(lambda: listener.data[Stream.STDERR] == b"one")
+
+    listener.child.resume(Stream.STDOUT)
+
+    await listener.until(lambda: listener.data[Stream.STDERR] == b"onetwo")
+    assert len(listener.data[Stream.STDOUT]) == 65_536
+    await listener.until(lambda: listener.status is not None)
+    listener.child.resume(Stream.STDOUT)
+    await listener.until(lambda: len(listener.data[Stream.STDOUT]) == 65_536 + 262_144)
+    assert listener.heard.count("output stdout") == 2
+    listener.child.reap()
+    listener.child.close()
