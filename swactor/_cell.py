@@ -47,7 +47,6 @@ class Cell(Life):
         "_deferred",
         "_parker",
         "_queued",
-        "_signals",
         "asked",
         "asking",
         "current",
@@ -55,6 +54,7 @@ class Cell(Life):
         "handled",
         "policy",
         "run_queue",
+        "signals",
         "waits",
     )
 
@@ -73,7 +73,8 @@ class Cell(Life):
         """The message that an asynchronous handler is busy with."""
         self.asked: Ask[Any] | None = None
         """The ask whose message is being handled."""
-        self._signals: list[Signal] | None = None
+        self.signals: list[Signal] | None = None
+        """The system lane: what is acted upon before any user message."""
         self.downs: list[Down] | None = None
         """Ends that it is to be told of, ahead of user messages."""
         self._deferred: dict[Ask[Any], None] | None = None
@@ -86,10 +87,10 @@ class Cell(Life):
         self.actor = actor
         self.kind = self.system.kind_of(actor)
         self.waits = self.kind.waits
-        if self._signals or self.downs:
+        if self.signals or self.downs:
             # What the last life was still to be told is not for this one, unless the actor is to be gone.
-            kept: list[Signal] = [one for one in self._signals or () if type(one) is Stop and one.for_good]
-            self._signals = kept or None
+            kept: list[Signal] = [one for one in self.signals or () if type(one) is Stop and one.for_good]
+            self.signals = kept or None
             self.downs = None
         self.state = STARTING
         self._reason = None
@@ -161,11 +162,13 @@ class Cell(Life):
         """Take a signal of the system lane; it is acted upon before any user message."""
         if self.state is ENDED:
             return
-        if self._signals is None:
-            self._signals = [signal]
+        if self.signals is None:
+            self.signals = [signal]
         else:
-            self._signals.append(signal)
-        if self.mailbox is not None:
+            self.signals.append(signal)
+        if (
+            self.ref.lane is not None and self.mailbox is not None
+        ):  # somebody is at work: even what comes now waits
             self.mailbox.interrupt()
         self._enqueue()
 
@@ -231,9 +234,9 @@ class Cell(Life):
         Return whether the turn may have been a long one. An asynchronous actor only acts on signals here: its
         task handles the messages.
         """
-        if self._signals or self.downs:
-            self._see_to_signals()
-            if self._signals:  # others have their turn first, so that a circle of signals stops nobody else
+        if self.signals or self.downs:
+            self.see_to_signals()
+            if self.signals:  # others have their turn first, so that a circle of signals stops nobody else
                 self.run_queue.ready.append(self)
                 return True
         if self.waits:
@@ -271,16 +274,16 @@ class Cell(Life):
                 mailbox.note_turn(TURN_MESSAGES - left, self.run_queue.now_ns)
                 self.run_queue.ready.append(self)
                 return True
-        if self._signals:
+        if self.signals:
             self.run_queue.ready.append(self)
             return True
         self.ref.lane = None
         self._queued = False
         return left <= SHORT_TURN_LEFT
 
-    def _see_to_signals(self) -> None:
+    def see_to_signals(self) -> None:
         """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
-        signals, self._signals = self._signals, None
+        signals, self.signals = self.signals, None
         for signal in signals or ():
             try:
                 self._act_on(signal)
@@ -291,7 +294,7 @@ class Cell(Life):
 
     def _handle_downs(self) -> None:
         """Handle what overtakes user messages, until a signal comes or the actor ends."""
-        while self.downs and not self._signals and self.state is RUNNING:
+        while self.downs and not self.signals and self.state is RUNNING:
             down = self.downs.pop(0)
             self.handled += 1
             try:
@@ -326,8 +329,8 @@ class Cell(Life):
             case Drained():
                 self.stop_asked(ASKED_TO_STOP, envelope.grace_s, for_good=True)
             case Interrupt():
-                if self._signals and self.waits:  # others act on them at the start of their next turn
-                    self._see_to_signals()
+                if self.signals and self.waits:  # others act on them at the start of their next turn
+                    self.see_to_signals()
         return NOTHING
 
     def answer(self, envelope: object, answer: object) -> None:
@@ -340,7 +343,7 @@ class Cell(Life):
 
     def is_interrupted(self) -> bool:
         """Whether there is something to see to before the next message."""
-        return bool(self._signals or self.downs) or self.state is not RUNNING
+        return bool(self.signals or self.downs) or self.state is not RUNNING
 
     def defer(self, ask: Ask[Any]) -> Reply[Any]:
         """Leave the answer to whoever holds what is returned; should this life end first, it fails."""
@@ -385,9 +388,10 @@ class Cell(Life):
             self.downs = []
         self.downs.append(down)
         if self.state is RUNNING and self.waits:
-            self.opened_mailbox().interrupt()
             if self.ref.lane is None:
                 self._awake()
+            else:
+                self.opened_mailbox().interrupt()
 
     def _begin_work(self) -> None:
         if self.downs or (self.mailbox is not None and self.mailbox.lane):
@@ -395,7 +399,9 @@ class Cell(Life):
 
     def _quit_work(self) -> None:
         if self._parker is not None:
-            self.opened_mailbox().interrupt()
+            mailbox = self.opened_mailbox()
+            if mailbox.lane:
+                mailbox.interrupt()
             self._parker.unpark()
 
     def _give_up_work(self) -> None:
@@ -409,7 +415,7 @@ class Cell(Life):
         if self.mailbox is not None:
             for message in self.mailbox.empty_out():
                 self._bury(message)
-            self.mailbox.release_waiting()
+            self.mailbox.announce_room()  # nobody needs to wait any more
 
     def _bury(self, message: object) -> None:
         """A message that nobody will handle: fail its asker, or count it, unless only the runtime said it."""

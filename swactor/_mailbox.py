@@ -68,7 +68,7 @@ class Mailbox:
         self._mark_ns = 0
         self._behind = 0
         self.room: deque[Waiter[None]] | None = None
-        """Senders that wait for room; None when there are none."""
+        """Senders that wait for room, in the order in which they came; None when there are none."""
 
     def put(self, message: object) -> bool:
         """Enqueue a user message; return False, and keep nothing, when it is refused."""
@@ -93,9 +93,10 @@ class Mailbox:
         return False
 
     def interrupt(self) -> None:
-        """Have whoever takes messages out look up before the next one; once is enough."""
-        if self.lane and type(self.lane[0]) is not Interrupt:
+        """Have whoever takes messages out look up before the next one, even one that is still to come."""
+        if not self.lane or type(self.lane[0]) is not Interrupt:
             self.lane.appendleft(Interrupt())
+            self._behind += 1  # it is taken out like the messages that the mark counted
 
     @property
     def depth(self) -> int:
@@ -120,27 +121,43 @@ class Mailbox:
 
     # -- senders that wait for room -----------------------------------------------------------------------
 
-    def wait_for_room(self, waiter: Waiter[None]) -> None:
-        """Set ``waiter`` as soon as a place is free, first come first served."""
+    def wait_for_room(self, waiter: Waiter[None], *, first: bool) -> None:
+        """Set ``waiter`` as soon as a place is free and it is the first of those that wait.
+
+        One that was let in and found the place taken goes ``first`` again; others come last.
+        """
         if self.room is None:
             self.room = deque()
-        self.room.append(waiter)
+            self.interrupt()
+        if first:
+            self.room.appendleft(waiter)
+        else:
+            self.room.append(waiter)
 
-    def announce_room(self) -> None:
-        """Messages left: let as many waiting senders go on as there are free places."""
-        free = self.policy.capacity - self.depth
-        while self.room and free > 0:
-            waiter = self.room.popleft()
-            if not waiter.done():
-                waiter.set(None)
-                free -= 1
-        self.room = self.room or None
+    def announce_room(self, leaving: int = 0) -> None:
+        """Let the first waiting sender go on if there is a place; it will see to the next.
 
-    def release_waiting(self) -> None:
-        """The actor has ended: nobody needs to wait for room any more."""
-        while self.room:
-            self.room.popleft().set(None)
-        self.room = None
+        One at a time, because not every backend resumes tasks in the order in which they were woken. Places
+        of messages that are ``leaving`` right now count as free.
+        """
+        if self.room and self.depth - leaving < self.policy.capacity:
+            self.room[0].set(None)
+
+    def let_in(self) -> int:
+        """While senders wait, one message is taken at a time, and its place given away before it is handled.
+
+        Return how many to take now: none if there are none.
+        """
+        if not self.lane:
+            return 0
+        self.announce_room(type(self.lane[0]) is not Interrupt)
+        return 1
+
+    def stop_waiting(self, waiter: Waiter[None]) -> None:
+        """Forget a sender that was let in or has given up."""
+        if self.room is not None and waiter in self.room:
+            self.room.remove(waiter)
+            self.room = self.room or None
 
     # -- the end ------------------------------------------------------------------------------------------
 

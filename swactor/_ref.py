@@ -143,15 +143,23 @@ class LocalRef(ActorRef[M_contra]):
     async def send(self, message: M_contra) -> None:
         """Enqueue as soon as there is room."""
         cell = self.cell
-        while not cell.accept(message):
-            mailbox = cell.opened_mailbox()
-            waiter: Waiter[None] = cell.system.loop.waiter()
-            mailbox.wait_for_room(waiter)
-            try:
-                await waiter.wait()
-            except BaseException:
-                mailbox.announce_room()  # the room that this sender was told of is the next one's
-                raise
+        mailbox = cell.opened_mailbox()
+        if mailbox.room is None and cell.accept(message):
+            return
+        first = False
+        try:
+            while True:
+                waiter: Waiter[None] = cell.system.loop.waiter()
+                mailbox.wait_for_room(waiter, first=first)
+                try:
+                    await waiter.wait()
+                finally:
+                    mailbox.stop_waiting(waiter)
+                if cell.accept(message):
+                    return
+                first = True  # somebody who never waits was faster
+        finally:
+            mailbox.announce_room()  # this sender is in, or has given up: the next one's turn
 
     def add_watcher(self, watcher: ActorRef[Any]) -> None:
         """See `ActorRef.add_watcher`."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 64
 """Messages that a task handles before it looks up: at the clock, at who waits for room."""
 HOLD_BATCHES = 16
-"""Full batches that one task handles at most before it leaves the loop to others."""
+"""Batches that one task handles at most before it leaves the loop to others."""
 
 
 class Hold:
@@ -36,7 +36,7 @@ class Hold:
         self._batches = 0
 
     def ends(self, now_ns: int) -> bool:
-        """Take note of a full batch; return whether it was the last before others must have their chance."""
+        """Take note of a batch; return whether it was the last before others must have their chance."""
         if not self._batches:
             self._ends_ns = now_ns + DRAIN_BUDGET_NS
         self._batches += 1
@@ -52,17 +52,16 @@ async def serve(cell: Cell, parker: Parker) -> None:
     era, mailbox = cell.era, cell.opened_mailbox()
     handle: Any = cell.actor.on_message  # it is ``async def``
     context, hold = cell.context, Hold()
-    message: object = None
     try:
         while cell.state is RUNNING and era == cell.era:
-            if cell.downs:
-                cell.current = message = cell.downs.pop(0)
-                cell.handled += 1
-                await handle(context, message)
+            if cell.signals or cell.downs:
+                await _take_what_overtakes(cell)
+                if hold.ends(cell.system.clock.monotonic_ns()):
+                    await _give_way(cell, parker)
                 continue
             lane, first = mailbox.lane, cell.handled + 1
-            last = first + (len(lane) if len(lane) < BATCH_MESSAGES else BATCH_MESSAGES)  # noqa: FURB136 - `min` would be felt
-            for handled in range(first, last):
+            size = len(lane) if mailbox.room is None else mailbox.let_in()
+            for handled in range(first, first + (size if size < BATCH_MESSAGES else BATCH_MESSAGES)):  # noqa: FURB136 - `min` would be felt
                 message = lane.popleft()
                 if type(message) not in KEPT:
                     cell.current = message
@@ -72,28 +71,44 @@ async def serve(cell: Cell, parker: Parker) -> None:
                     cell.current = body
                     cell.handled = handled
                     cell.answer(message, await handle(context, body))
-                elif era != cell.era or cell.is_interrupted():
+                elif era != cell.era or cell.is_interrupted() or mailbox.room is not None:
                     break
             if era != cell.era:
                 return
             cell.current = None
             if mailbox.room is not None:
                 mailbox.announce_room()
-            if cell.downs or cell.state is not RUNNING:
+            if cell.is_interrupted():
                 continue
             message = body = None  # an idle actor keeps nothing of what it has handled
             if not lane:
                 cell.ref.lane = None
                 await parker.park()
-            elif hold.ends(mailbox.note_turn(BATCH_MESSAGES, cell.system.clock.monotonic_ns())):
-                cell.system.loop.call_soon(parker.unpark)
-                await parker.park()
+            elif hold.ends(mailbox.note_turn(handled + 1 - first, cell.system.clock.monotonic_ns())):
+                await _give_way(cell, parker)
     except (anyio.get_cancelled_exc_class(), GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its actor, not the system
         if era == cell.era:
             era = -1
-            cell.serving_ended(error, message)
+            cell.serving_ended(error, cell.current)
     finally:
         if era == cell.era:  # else it was given up, and another life may be under way
             cell.serving_ended()
+
+
+async def _take_what_overtakes(cell: Cell) -> None:
+    """Act on signals; if there are none, handle one `Down`."""
+    if cell.signals:
+        cell.see_to_signals()
+    elif cell.downs:
+        cell.current = down = cell.downs.pop(0)
+        cell.handled += 1
+        handle: Any = cell.actor.on_message
+        await handle(cell.context, down)
+
+
+async def _give_way(cell: Cell, parker: Parker) -> None:
+    """Leave the event loop to whatever else is ready."""
+    cell.system.loop.call_soon(parker.unpark)
+    await parker.park()

@@ -66,31 +66,31 @@ class PipeReader:
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
-        for _ in range(REST_BYTES // self._read_bytes):
-            if not self._read():
-                return
+        rest = REST_BYTES
+        while rest > 0 and (taken := self._read()):
+            rest -= taken
 
     def _read_once(self) -> None:
         self._read()
 
-    def _read(self) -> bool:
-        """Read once; return whether there may be more."""
+    def _read(self) -> int:
+        """Read once; return how many bytes came."""
         if self._descriptor is None:
-            return False
+            return 0
         try:
             data = os.read(self._descriptor, self._read_bytes)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:  # a pipe end that cannot be read has nothing more to tell
             data = b""
         if not data:
             self.close()
             self._on_eof()
-            return False
+            return 0
         if self._may_widen and len(data) == READ_BYTES:
             self._widen(self._descriptor)
         self._on_data(data)
-        return True
+        return len(data)
 
     def _widen(self, descriptor: int) -> None:
         self._may_widen = False

@@ -368,10 +368,17 @@ async def spawn_gated(
     mailbox: MailboxPolicy | None = None,
 ) -> ActorRef[Any]:
     """Return the address of an actor that is still starting, and handles nothing until ``gate`` is set."""
+    return await spawn_starting(system, kind.gated(handler, gate, start=start), mailbox=mailbox)
+
+
+async def spawn_starting(
+    system: ActorSystem, actor: Actor[Any], *, mailbox: MailboxPolicy | None = None
+) -> ActorRef[Any]:
+    """Return the address of an actor without waiting until it has started."""
     policy = mailbox or MailboxPolicy()
 
     def spawn(ctx: Context[Any], message: Any) -> ActorRef[Any]:
-        return ctx.spawn(kind.gated(handler, gate, start=start), mailbox=policy)
+        return ctx.spawn(actor, mailbox=policy)
 
     ref: ActorRef[Any] = await (await system.spawn(SYNC(spawn))).ask(SpawnIt())
     return ref

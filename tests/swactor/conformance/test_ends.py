@@ -19,6 +19,7 @@ from swactor import (
 )
 
 from .conftest import (
+    ASYNC,
     SYNC,
     TIMELESS_LOOPS,
     Kind,
@@ -81,6 +82,44 @@ async def test_no_message_is_handled_after_the_one_that_ends_the_actor(world: Wo
         await world.settle()
         assert system.statistics().dead_letters == 3
     assert got == ["end"]
+
+
+async def test_what_an_actor_tells_itself_after_it_said_that_it_ends_is_not_handled(
+    world: World, kind: Kind
+) -> None:
+    got: list[str] = []
+
+    def handle(ctx: Context[Any], message: Any) -> None:
+        got.append(message)
+        ctx.stop()
+        ctx.ref.tell("too late")
+
+    async with world.system() as system:
+        ref = await system.spawn(kind(handle))
+        ref.tell("end")
+        await world.result(system.wait_stopped(ref))
+        await world.settle()
+        assert system.statistics().dead_letters == 1
+    assert got == ["end"]
+
+
+async def test_what_comes_while_the_end_of_an_actor_is_on_its_way_is_not_handled(world: World) -> None:
+    """The handler is done, the signal is not acted upon yet; a backend may resume the actor's task first."""
+    got: list[str] = []
+
+    def handle(ctx: Context[Any], message: Any) -> None:
+        got.append(message)
+        ctx.loop.call_soon(lambda: ctx.ref.tell("too late"))
+        ctx.stop()
+
+    async with world.system() as system:
+        for _ in range(20):  # trio resumes tasks in any order
+            ref = await system.spawn(ASYNC(handle))
+            ref.tell("end")
+            await world.result(system.wait_stopped(ref))
+        await world.settle()
+        assert system.statistics().dead_letters == 20
+    assert got == ["end"] * 20
 
 
 async def test_the_first_reason_to_end_counts(world: World, kind: Kind) -> None:

@@ -52,6 +52,11 @@ def spin(system: ActorSystem) -> None:
         logger.removeHandler(found)
 
 
+def spinning(seen: Seen) -> list[HandlerBlocked]:
+    """Return what was found in `spin`; on a loaded machine anything may hold the loop for longer."""
+    return [event for event in seen.of(HandlerBlocked) if "in spin" in event.stack]
+
+
 async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_stack(
     world: World, kind: Kind
 ) -> None:
@@ -61,13 +66,12 @@ async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_s
         actor = kind(hold_the_loop)
         ref = await system.spawn(actor, name="holds")
         ref.tell(["a list"])
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
-    (blocked,) = seen.of(HandlerBlocked)
+        await world.until(lambda: len(spinning(seen)) == 1)
+    (blocked,) = spinning(seen)
     assert blocked.actor == "/holds"
     assert blocked.actor_type == type(actor).__qualname__
     assert blocked.message_type == "list"
     assert blocked.held_ms >= BOUND_S * 1000
-    assert "spin" in blocked.stack
 
 
 async def test_a_handler_that_was_asked_or_woken_by_a_timer_is_named_with_the_message_itself(
@@ -78,10 +82,10 @@ async def test_a_handler_that_was_asked_or_woken_by_a_timer_is_named_with_the_me
         system.attach(seen)
         ref = await system.spawn(kind(hold_the_loop))
         await world.result(ref.ask(("asked",)))
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
+        await world.until(lambda: len(spinning(seen)) == 1)
         await system.spawn(kind(hold_the_loop, start=lambda ctx: ctx.send_after(0.0, 1.5)))
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 2)
-    assert [event.message_type for event in seen.of(HandlerBlocked)] == ["tuple", "float"]
+        await world.until(lambda: len(spinning(seen)) == 2)
+    assert [event.message_type for event in spinning(seen)] == ["tuple", "float"]
 
 
 async def test_a_hook_that_holds_the_loop_is_named_without_a_message(world: World, kind: Kind) -> None:
@@ -89,8 +93,8 @@ async def test_a_hook_that_holds_the_loop_is_named_without_a_message(world: Worl
     async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
         system.attach(seen)
         await system.spawn(kind(start=lambda ctx: spin(ctx.system)), name="starts")
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
-    assert [(event.actor, event.message_type) for event in seen.of(HandlerBlocked)] == [("/starts", UNSET)]
+        await world.until(lambda: len(spinning(seen)) == 1)
+    assert [(event.actor, event.message_type) for event in spinning(seen)] == [("/starts", UNSET)]
 
 
 async def test_of_an_actor_that_asks_and_one_that_holds_the_loop_the_latter_is_named(world: World) -> None:
@@ -105,8 +109,8 @@ async def test_of_an_actor_that_asks_and_one_that_holds_the_loop_the_latter_is_n
         holds = await system.spawn(SYNC(hold_the_loop), name="holds")
         asks = await system.spawn(Asks(), name="asks")
         await world.result(asks.ask(holds))
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
-    assert [event.actor for event in seen.of(HandlerBlocked)] == ["/holds"]
+        await world.until(lambda: len(spinning(seen)) == 1)
+    assert [event.actor for event in spinning(seen)] == ["/holds"]
 
 
 async def test_what_holds_the_loop_and_is_no_actor_is_reported_as_such(world: World) -> None:
@@ -114,10 +118,9 @@ async def test_what_holds_the_loop_and_is_no_actor_is_reported_as_such(world: Wo
     async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
         system.attach(seen)
         spin(system)
-        await world.until(lambda: len(seen.of(HandlerBlocked)) == 1)
-    (blocked,) = seen.of(HandlerBlocked)
+        await world.until(lambda: len(spinning(seen)) == 1)
+    (blocked,) = spinning(seen)
     assert (blocked.actor, blocked.actor_type, blocked.message_type) == (UNSET, UNSET, UNSET)
-    assert "spin" in blocked.stack
 
 
 async def test_a_handler_that_waits_does_not_hold_the_loop(world: World) -> None:
@@ -128,12 +131,12 @@ async def test_a_handler_that_waits_does_not_hold_the_loop(world: World) -> None
         async def on_message(self, ctx: Context[Any], message: Any) -> None:
             await opened.wait()
 
-    async with world.system(watchdog=ThreadWatchdog(0.5)) as system:
+    async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
         system.attach(seen)
-        (await system.spawn(Waits())).tell("wait")
-        await world.elapse(system, 0.7)
+        (await system.spawn(Waits(), name="waits")).tell("wait")
+        await world.elapse(system, 5 * BOUND_S)
         opened.set()
-    assert seen.of(HandlerBlocked) == []
+    assert [event for event in seen.of(HandlerBlocked) if event.actor == "/waits"] == []
 
 
 async def test_each_block_is_reported_once(world: World, kind: Kind) -> None:
@@ -143,8 +146,8 @@ async def test_each_block_is_reported_once(world: World, kind: Kind) -> None:
         ref = await system.spawn(kind(hold_the_loop))
         for count in range(1, 3):
             await world.result(ref.ask("hold"))
-            await world.until(lambda count=count: len(seen.of(HandlerBlocked)) >= count)  # type: ignore[misc]  # bound now
-        assert len(seen.of(HandlerBlocked)) == 2
+            await world.until(lambda count=count: len(spinning(seen)) >= count)  # type: ignore[misc]  # bound now
+        assert len(spinning(seen)) == 2
 
 
 async def test_the_thread_of_a_watchdog_ends_with_its_system(world: World, kind: Kind) -> None:
