@@ -188,9 +188,8 @@ class Cell(Life):
             self.stop_asked(ASKED_TO_STOP, grace_s, for_good=True)
         elif self.state is not ENDED:
             self.force(Drained(grace_s))
-            self._lose_patience()
             stop = Stop(ASKED_TO_STOP, grace_s, for_good=True)
-            self._patience = self.system.loop.call_later(grace_s, lambda: self.signal(stop))
+            self._limit_drain(self.system.loop.call_later(grace_s, lambda: self.signal(stop)))
 
     def note_time(self, now_ns: int) -> None:
         """What waits came about now, if nobody looked at the clock when it did."""

@@ -60,6 +60,7 @@ class Life:
 
     __slots__ = (
         "_context",
+        "_drain_limit",
         "_end_waiters",
         "_grace_s",
         "_hook",
@@ -115,7 +116,9 @@ class Life:
         self._serve_task: Cancellable | None = None
         self._hook: Hook | None = None
         self._patience: Cancellable | None = None
-        """The timer at which something else is tried: a stop after a drain, a cancellation after a stop."""
+        """The timer at which something else is tried: a cancellation, then going on without the task."""
+        self._drain_limit: Cancellable | None = None
+        """The timer that ends a drain, whatever lives the actor has until then."""
         self._start_waiter: Waiter[None] | None = None
         self._end_waiters: list[Waiter[ExitReason]] | None = None
         self.ties: Ties | None = None
@@ -340,6 +343,11 @@ class Life:
             self._patience.cancel()
             self._patience = None
 
+    def _limit_drain(self, limit: Cancellable | None) -> None:
+        if self._drain_limit is not None:
+            self._drain_limit.cancel()
+        self._drain_limit = limit
+
     def _kill_after(self, delay_s: float) -> None:
         self._lose_patience()
         self._patience = self.system.loop.call_later(delay_s, self._kill)
@@ -384,6 +392,8 @@ class Life:
         if self.state is ENDED:
             return
         self.state = ENDED
+        if self._drain_limit is not None:
+            self._limit_drain(None)
         reason = self._reason = self._reason or ASKED_TO_STOP
         if self.ref in self.system.names.listed:
             self.system.names.forget(self.ref)

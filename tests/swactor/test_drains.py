@@ -81,6 +81,33 @@ async def test_a_drained_child_is_not_started_again_with_its_siblings() -> None:
         assert starts == ["a", "b", "a"]
 
 
+async def test_a_drain_is_bounded_also_when_the_actor_fails_meanwhile_and_is_started_again() -> None:
+    class StuckOnce(Actor[Any]):
+        async def on_message(self, ctx: Context[Any], message: Any) -> None:
+            if message == "fail":
+                await draining.wait()
+                raise RuntimeError("asked to")
+            await anyio.sleep_forever()
+
+    draining = anyio.Event()
+    clock = ManualClock()
+    async with ActorSystem(clock=clock, loop=clock.loop) as system:
+        supervisor = await system.spawn(
+            Supervisor([ChildSpec("a", StuckOnce)], backoff=Backoff(first_s=1.0, jitter=0.0))
+        )
+        child = await supervisor.ask(GetChild("a"))
+        child.tell("fail")
+        child.tell("wait for ever")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: system.stop_actor(child, drain=True, grace_s=10.0))
+            await clock.settle()
+            draining.set()
+            await clock.advance(9.9)
+            assert [row.state for row in system.statistics().actors] == ["running", "running"]
+            await clock.advance(10.1)  # the deadline of the drain, and the grace of the stop
+        assert clock.monotonic_ns() == 20_000_000_000
+
+
 async def test_short_turns_of_slow_handlers_leave_the_loop_its_chance() -> None:
     class Slow(Actor[Any]):
         """Each message takes a millisecond of the only clock there is."""
