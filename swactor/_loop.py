@@ -8,6 +8,7 @@ asyncio loop and needs nothing more.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -71,6 +72,23 @@ class _AsyncioParker:
                 pass  # it goes on already, or was cancelled
 
 
+class _Task(asyncio.Task[None]):
+    """A task that takes its first step also when it is cancelled before, as a trio task does.
+
+    Else a coroutine that is to tidy up, or to say that it has ended, would never run; uvloop lets timers that
+    are due, a grace for example, go ahead of tasks that were just created.
+    """
+
+    __slots__ = ()
+
+    def cancel(self, msg: object = None) -> bool:
+        coroutine = self.get_coro()
+        if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            self.get_loop().call_soon(super().cancel, msg)
+            return True
+        return super().cancel(msg)
+
+
 class _DescriptorWatch:
     """A reader or writer callback of an asyncio loop."""
 
@@ -109,8 +127,11 @@ class AsyncioLoop:
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task that is kept until it ends."""
-        task: asyncio.Task[None] = self._loop.create_task(
-            cast("Coroutine[Any, Any, None]", coroutine), name=name, context=self._context.copy()
+        task = _Task(
+            cast("Coroutine[Any, Any, None]", coroutine),
+            loop=self._loop,
+            name=name,
+            context=self._context.copy(),
         )
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)

@@ -121,7 +121,10 @@ class Loop(Scheduler, Protocol):
         ...
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
-        """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it."""
+        """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it.
+
+        Where it waits first, not before: what a coroutine does until then it does in any case.
+        """
         ...
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:

@@ -1,5 +1,6 @@
 """How a single actor's life begins and goes on: starting, its hooks, what a failure does, what it leaves."""
 
+import time
 from typing import Any
 
 import anyio
@@ -467,3 +468,35 @@ async def test_fc_077_a_stopping_actor_cannot_have_new_children(world: World, ki
         await world.result(system.stop_actor(ref))
         assert len(refused) == 1
         assert system.statistics().actors == ()
+
+
+async def test_an_on_stop_whose_grace_is_over_before_it_has_begun_runs_until_it_waits(world: World) -> None:
+    log: list[str] = []
+
+    class Tidies(Actor[Any]):
+        async def on_message(self, ctx: Context[Any], message: Any) -> None:
+            """Only so that it waits."""
+
+        async def on_stop(self, ctx: Context[Any], reason: ExitReason) -> None:
+            log.append("on_stop")
+            try:
+                await anyio.sleep_forever()
+            finally:
+                log.append("cancelled")
+
+    def stop_a_child(ctx: Context[Any], spinner: ActorRef[Any]) -> None:
+        ctx.stop_child(ctx.spawn(Tidies()), grace_s=0.001)
+        spinner.tell("hold the loop")
+
+    def hold_the_loop(ctx: Context[Any], message: Any) -> None:
+        """Until the grace of the child, which came just before, is over."""
+        until_s = time.perf_counter() + 0.005
+        while time.perf_counter() < until_s:
+            pass
+
+    async with world.system() as system:
+        spinner = await system.spawn(SYNC(hold_the_loop))
+        for count in range(1, 6):
+            (await system.spawn(SYNC(stop_a_child))).tell(spinner)
+            await world.until(lambda count=count: log.count("cancelled") == count)  # type: ignore[misc]  # bound now
+    assert log == ["on_stop", "cancelled"] * 5
