@@ -1,7 +1,7 @@
 """Capture: what it costs to look at the children of a node, beside the least that could be done and psutil.
 
 The *floor* keeps two descriptors a child open, and per child reads ``stat`` once, asks for the size of the
-descriptor folder, and takes the same figures out of both, into plain tuples: no status, no reasons, no record.
+descriptor folder, and takes the same figures out of both into a tuple: no status, no reasons, no record.
 """
 
 import os

@@ -51,7 +51,7 @@ async def compare(
             cost = await undisturbed(way.turn)
             if number:
                 costs[way.key].append(cost)
-    run.costs[title] = costs
+    run.costs[f"{section}, {title}"] = costs
     product, *others = ways
     return [
         _row(costs[product.key], costs[way.key], way=way, section=section, title=title, faster=faster)

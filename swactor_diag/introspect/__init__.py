@@ -14,13 +14,15 @@ from swactor_diag.introspect._base import (
     Observed,
     introspector_actor,
 )
+from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
 from swactor_diag.introspect._procfs import (
     EmptyProc,
-    LinuxProc,
     ProcReadError,
     ProcRoot,
+    ProcStat,
     ProcUnits,
-    kernel_units,
+    WatchedProcess,
+    WatchesProcesses,
 )
 
 __all__ = [
@@ -35,7 +37,10 @@ __all__ = [
     "Observed",
     "ProcReadError",
     "ProcRoot",
+    "ProcStat",
     "ProcUnits",
+    "WatchedProcess",
+    "WatchesProcesses",
     "introspector_actor",
     "kernel_units",
 ]

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from msgspec import UNSET, UnsetType
 
 from swactor.abc import Clock
-from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, ProcStat, ProcUnits, parse_stat
+from swactor_diag.introspect._procfs import (
+    ProcReadError,
+    ProcRoot,
+    ProcStat,
+    ProcUnits,
+    watch_process,
+)
 from swactor_diag.schema.blocks import ProcessBlock, PythonFacts
 
 
@@ -29,7 +35,7 @@ class ProcessIntrospector:
         units: ProcUnits | None = None,
         interpreter: Callable[[], PythonFacts] | None = None,
     ) -> None:
-        self._proc = proc
+        self._process = watch_process(proc, pid)
         self._clock = clock
         self._pid = pid
         self._units = units or ProcUnits()
@@ -53,22 +59,21 @@ class ProcessIntrospector:
 
     def _stat(self, reasons: list[str]) -> ProcStat | None:
         try:
-            text = self._proc.read_text(f"{self._pid}/stat")
+            stat = self._process.stat()
         except ProcReadError as error:
             reasons.append(f"stat: {error.reason}")
             return None
-        if text is None:
+        if stat is None:
             reasons.append("stat: no such file")
-            return None
-        return parse_stat(text)
+        return stat
 
     def _descriptors(self, reasons: list[str]) -> int | UnsetType:
         try:
-            names = self._proc.list_dir(f"{self._pid}/fd")
+            counted = self._process.count_descriptors()
         except ProcReadError as error:
             reasons.append(f"fd: {error.reason}")
             return UNSET
-        return UNSET if names is None else len(names)
+        return UNSET if counted is None else counted
 
 
 def python_facts() -> PythonFacts:
