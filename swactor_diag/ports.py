@@ -15,7 +15,7 @@ from swactor.cluster.transport import Transport
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import DiskSpool, MemorySpool, Spool
 from swactor_diag.identity import MachineFacts, machine_facts
-from swactor_diag.introspect import EmptyProc, LinuxProc, ProcRoot, ProcUnits, kernel_units
+from swactor_diag.introspect import EmptyProc, ProcRoot, ProcUnits, native_proc
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
@@ -68,12 +68,13 @@ def production_ports(
     clock = SystemClock()
     url = environ.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
     spool = environ.get("SWACTOR_DIAG_SPOOL_DIR", "").strip()
+    proc, units = native_proc()
     return Ports(
         clock=clock,
         random=SystemRandom(),
         spawner=LinuxSpawner,
-        proc=LinuxProc(),
-        units=kernel_units(),
+        proc=proc,
+        units=units,
         watchdog=ThreadWatchdog(),
         transport=transport,
         sink=HttpSink(url, clock=clock, token=token) if url else None,

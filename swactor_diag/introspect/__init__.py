@@ -6,6 +6,7 @@ Here: what an introspector is made of. Each surface is a module: ``subprocesses`
 
 from swactor_diag.introspect._base import (
     AsyncIntrospectorActor,
+    Closable,
     IntrospectionError,
     Introspector,
     IntrospectorActor,
@@ -15,6 +16,7 @@ from swactor_diag.introspect._base import (
     introspector_actor,
 )
 from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
+from swactor_diag.introspect._native_proc import native_proc
 from swactor_diag.introspect._procfs import (
     EmptyProc,
     ProcReadError,
@@ -27,6 +29,7 @@ from swactor_diag.introspect._procfs import (
 
 __all__ = [
     "AsyncIntrospectorActor",
+    "Closable",
     "EmptyProc",
     "IntrospectionError",
     "Introspector",
@@ -43,4 +46,5 @@ __all__ = [
     "WatchesProcesses",
     "introspector_actor",
     "kernel_units",
+    "native_proc",
 ]

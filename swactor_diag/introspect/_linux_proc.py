@@ -52,14 +52,16 @@ class LinuxProc:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            return _gone_or_denied(path, error)
+            _raise_unless_gone(path, error)
+            return None
 
     def list_dir(self, path: str) -> tuple[str, ...] | None:
         """See `ProcRoot`."""
         try:
             return tuple(sorted(os.listdir(f"{self.root}/{path}")))  # noqa: PTH208 - as above
         except OSError as error:
-            return _gone_or_denied(path, error)
+            _raise_unless_gone(path, error)
+            return None
 
     def watch(self, pid: int) -> WatchedProcess:
         """See `WatchesProcesses`."""
@@ -85,7 +87,8 @@ class _KeptProcess(ProcessByPath):
         try:
             data = os.pread(self._stat, _STAT_BYTES_MAX, 0)
         except OSError as error:
-            return _gone_or_denied(self._stat_path, error)
+            _raise_unless_gone(self._stat_path, error)
+            return None
         return parse_stat(data.decode("utf-8", "replace"))
 
     def count_descriptors(self) -> int | None:
@@ -99,7 +102,8 @@ class _KeptProcess(ProcessByPath):
                 return os.fstat(self._folder).st_size
             return len(os.listdir(self._folder))  # noqa: PTH208 - pathlib knows no descriptors
         except OSError as error:
-            return _gone_or_denied(self._folder_path, error)
+            _raise_unless_gone(self._folder_path, error)
+            return None
 
     def close(self) -> None:
         """See `WatchedProcess`."""
@@ -148,11 +152,6 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
-def _gone_or_denied(path: str, error: OSError) -> None:
-    """Return None when ``error`` says that there is no such file any more.
-
-    Raises:
-        ProcReadError: it says something else.
-    """
+def _raise_unless_gone(path: str, error: OSError) -> None:
     if error.errno not in _GONE:
         raise ProcReadError(path, errno.errorcode.get(error.errno or 0, "OSError")) from error

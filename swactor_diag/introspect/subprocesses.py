@@ -203,7 +203,11 @@ class SubprocessIntrospector:
             return _unseen(child, SubprocessStatus.UNKNOWN, self._report_once("stat", error))
         if stat is None:
             return _unseen(child, SubprocessStatus.UNKNOWN, self._why_gone(child))
-        if stat.start_ticks != child.start_ticks and child.start_ticks is not None:
+        if (
+            stat.start_ticks != child.start_ticks
+            and stat.start_ticks is not None
+            and child.start_ticks is not None
+        ):
             return _unseen(child, SubprocessStatus.EXITED, "pid_reused")
         if stat.state in _ENDED_STATES:
             return _unseen(child, SubprocessStatus.EXITED, "zombie", state=stat.state)

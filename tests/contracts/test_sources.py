@@ -77,6 +77,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "swactor_diag/collector/",
         "swactor_diag/delivery/http.py",
     ),
+    "psutil": ("swactor_diag/introspect/_psutil_proc.py",),
     "typer": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "rich": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "cryptography": ("swactor/cluster/identity.py", "swactor/relay/protocol.py", "swactor/relay/testing.py"),
