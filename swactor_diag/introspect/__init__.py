@@ -1,7 +1,8 @@
 """What a node observes about itself: one file a surface, each an `Introspector`, none knowing another.
 
 Here: what an introspector is made of. Each surface is a module: ``subprocesses``, ``process``, ``actors``,
-``kernel_net``, ``transport``, ``swim``, ``registry``, ``relay_server``.
+``kernel_net`` with ``host``, ``dns``, ``probes``, ``rental``, ``transport``, ``swim``, ``registry``,
+``relay_server``.
 """
 
 from swactor_diag.introspect._base import (
@@ -26,8 +27,10 @@ from swactor_diag.introspect._procfs import (
     WatchedProcess,
     WatchesProcesses,
 )
+from swactor_diag.introspect._reach import Answer, Prober, Resolved, Resolver, Transmission, Tried
 
 __all__ = [
+    "Answer",
     "AsyncIntrospectorActor",
     "Closable",
     "EmptyProc",
@@ -38,10 +41,15 @@ __all__ = [
     "Listener",
     "Observe",
     "Observed",
+    "Prober",
     "ProcReadError",
     "ProcRoot",
     "ProcStat",
     "ProcUnits",
+    "Resolved",
+    "Resolver",
+    "Transmission",
+    "Tried",
     "WatchedProcess",
     "WatchesProcesses",
     "introspector_actor",

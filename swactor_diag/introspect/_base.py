@@ -111,7 +111,7 @@ class IntrospectorActor(Actor[object]):
         _reply(ctx, message, answer, started_ns=started_ns)
         _emit(ctx, self._listener)
 
-    def on_stop(self, _ctx: Context[object], _reason: ExitReason) -> None:
+    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
         """Let go of what the introspector holds open."""
         if isinstance(self._introspector, Closable):
             self._introspector.close()
@@ -140,7 +140,7 @@ class AsyncIntrospectorActor(Actor[object]):
         _reply(ctx, message, answer, started_ns=started_ns)
         _emit(ctx, self._listener)
 
-    def on_stop(self, _ctx: Context[object], _reason: ExitReason) -> None:
+    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
         """Let go of what the introspector holds open."""
         if isinstance(self._introspector, Closable):
             self._introspector.close()

@@ -1,8 +1,8 @@
 """Processes on systems without ``/proc``, as psutil sees them.
 
 Owns: `PsutilProc`. Imported where it is needed only: on Linux psutil need not be installed, the kernel's own
-files (``_linux_proc``) are several times as fast. There are no text files here, so counters of the network are
-absent, with that reason.
+files (``_linux_proc``) are several times as fast. There are no text files here, so counters of the
+network are absent, with that reason.
 """
 
 from contextlib import suppress

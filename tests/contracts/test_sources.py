@@ -54,6 +54,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor/relay/testing.py": {"asyncio", "socket"},
     "swactor_diag/collector/routes.py": {"asyncio"},
     "swactor_diag/delivery/http.py": {"asyncio"},
+    "swactor_diag/introspect/sockets.py": {"socket", "threading"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},
