@@ -2,6 +2,9 @@
 
 The *floor* keeps two descriptors a child open, and per child reads ``stat`` once, asks for the size of the
 descriptor folder, and takes the same figures out of both into a tuple: no status, no reasons, no record.
+
+The children sleep. One that has run since the last look says something else, which has to be parsed: such a
+child costs the product half as much again.
 """
 
 import os

@@ -28,7 +28,8 @@ FILE_BYTES_MAX = 256 * 1024
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
 """A process that ends between open and read gives ESRCH, not ENOENT: both are "gone"."""
 
-_STAT_BYTES_MAX = 2048
+_STAT_BYTES_MAX = 1024
+"""More than the fields up to the resident memory can take; what comes after them is of no interest."""
 
 
 class LinuxProc:
@@ -79,6 +80,9 @@ class _KeptProcess(ProcessByPath):
         self._home = proc
         self._stat_path, self._folder_path = f"{pid}/stat", f"{pid}/fd"
         self._stat = self._folder = -1
+        self._data = b""
+        self._figures: ProcStat | None = None
+        """What was read last; a child that has not run since says the same again."""
 
     def stat(self) -> ProcStat | None:
         """See `WatchedProcess`."""
@@ -89,7 +93,10 @@ class _KeptProcess(ProcessByPath):
         except OSError as error:
             _raise_unless_gone(self._stat_path, error)
             return None
-        return parse_stat(data.decode("utf-8", "replace"))
+        if data != self._data or self._figures is None:
+            self._figures = parse_stat(data.decode("utf-8", "replace"))
+            self._data = data
+        return self._figures
 
     def count_descriptors(self) -> int | None:
         """See `WatchedProcess`."""

@@ -38,10 +38,11 @@ EXITED_KEPT_MAX = 64
 FORGOTTEN_KEPT_MAX = 4096
 """Spawn ids of forgotten children that are remembered, so that a late duplicate says nothing new."""
 
-COMMAND_LOOKS = 12
-"""A command line is read again after so many observations, in case the program rewrote it."""
+COMMAND_LOOKS = 60
+"""A command line is read again after so many observations, in case it was rewritten under the same name."""
 
 _ENDED_STATES = frozenset("ZXx")
+_RUNNING = SubprocessStatus.RUNNING
 
 
 class _Child(Struct):
@@ -231,7 +232,7 @@ class SubprocessIntrospector:
             pid=child.pid,
             spawn_id=child.spawn_id,
             parent_pid=stat.parent_pid,
-            status=SubprocessStatus.RUNNING,
+            status=_RUNNING,
             spawn_at_ms=child.spawn_at_ms,
             rss_bytes=stat.rss_pages * units.page_bytes,
             vm_size_bytes=stat.vm_size_bytes,
