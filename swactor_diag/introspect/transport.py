@@ -1,15 +1,10 @@
-"""The transport of this node: snapshot block ``iroh``, from the cluster's view.
+"""The transport of this node: snapshot block ``iroh``, from the cluster's view. The cluster emits the events.
 
 What the library cannot be asked for is absent and named in ``api_gaps``; a derived value says so beside it.
-Emits one event, at the first look and when that list changes: `Custom` of kind ``iroh_api_missing``, with the
-version of the library that is linked. The cluster emits everything else.
 """
-
-from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from swactor import Event
 from swactor.abc import Clock
 from swactor.cluster import ConnectionView
 from swactor.cluster.transport import AddressUse, PathFacts, TransportCounter, TransportFacts, TunnelFacts
@@ -23,10 +18,6 @@ from swactor_diag.schema.cluster_blocks import (
     PeerPath,
     RelaySession,
 )
-from swactor_diag.schema.events import Custom
-
-API_MISSING = "iroh_api_missing"
-"""`Custom` kind: what the linked library cannot be asked for."""
 
 
 class TransportIntrospector:
@@ -38,16 +29,6 @@ class TransportIntrospector:
     def __init__(self, cluster: ClusterSurfaces, *, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._gaps: tuple[str, ...] = ()
-        self._events: list[Event] = []
-
-    def hear(self, message: object) -> None:
-        """Nobody tells it anything."""
-
-    def take_events(self) -> Sequence[Event]:
-        """Return the news of gaps, once."""
-        events, self._events = self._events, []
-        return events
 
     def observe(self) -> IrohBlock | None:
         """Return the current values, None while the cluster is not running."""
@@ -55,7 +36,6 @@ class TransportIntrospector:
         if links is None:
             return None
         facts = links.transport
-        self._note_gaps(facts)
         return IrohBlock(
             home_relay_url=facts.home_relay_url or UNSET,
             peers=tuple(_path(path) for path in sorted(facts.peers, key=lambda path: path.peer)),
@@ -69,17 +49,6 @@ class TransportIntrospector:
             inbound_dropped=links.dropped,
             scraped_at_ms=self._clock.wall_ms(),
         )
-
-    def _note_gaps(self, facts: TransportFacts) -> None:
-        if facts.api_gaps == self._gaps:
-            return
-        self._gaps = facts.api_gaps
-        fields: dict[str, object] = {
-            "iroh_version": dict(facts.versions).get("iroh"),
-            "fields": list(facts.api_gaps),
-            "note": "absent because the linked library cannot be asked, not because it is zero",
-        }
-        self._events.append(Custom(kind=API_MISSING, fields=fields))
 
 
 def _path(path: PathFacts) -> PeerPath:

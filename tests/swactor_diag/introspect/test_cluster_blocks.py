@@ -34,7 +34,6 @@ from swactor_diag.introspect.registry import RegistryIntrospector
 from swactor_diag.introspect.swim import SwimIntrospector
 from swactor_diag.introspect.transport import TransportIntrospector
 from swactor_diag.schema.cluster_blocks import RelaySession
-from swactor_diag.schema.events import Custom
 
 ME, PEER = parse_node_id("aa" * 32), parse_node_id("bb" * 32)
 
@@ -118,20 +117,6 @@ def test_the_transport_with_what_it_cannot_be_asked_for(clock: Clock) -> None:
     assert (cached.generation, cached.last_failure_reason, cached.is_up) == (2, "lost", False)
     assert cached.observed_conn_type_at_last_use == "Relay"
     assert block.metrics[0].value.value == 7
-
-
-def test_what_the_library_cannot_be_asked_for_is_one_event_with_the_linked_version(clock: Clock) -> None:
-    transport = TransportIntrospector(Running(), clock=clock)
-    for _ in range(3):
-        transport.observe()
-    (event,) = transport.take_events()
-    assert isinstance(event, Custom)
-    assert (event.kind, event.fields["iroh_version"], event.fields["fields"]) == (
-        "iroh_api_missing",
-        "1.2.3",
-        ["RelayTunnel.status"],
-    )
-    assert transport.take_events() == []
 
 
 def test_the_tunnel_is_told_apart_from_the_paths_and_says_who_says_so(clock: Clock) -> None:
