@@ -54,6 +54,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor/relay/testing.py": {"asyncio", "socket"},
     "swactor_diag/collector/routes.py": {"asyncio"},
     "swactor_diag/delivery/http.py": {"asyncio"},
+    "swactor_diag/introspect/sockets.py": {"socket", "threading"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},
@@ -77,6 +78,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "swactor_diag/collector/",
         "swactor_diag/delivery/http.py",
     ),
+    "psutil": ("swactor_diag/introspect/_psutil_proc.py",),
     "typer": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "rich": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "cryptography": ("swactor/cluster/identity.py", "swactor/relay/protocol.py", "swactor/relay/testing.py"),
