@@ -12,8 +12,9 @@ from pathlib import Path
 from swactor import SystemClock, SystemRandom, ThreadWatchdog
 from swactor.abc import Clock, Loop, Random, Watchdog
 from swactor.cluster.transport import Transport
+from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.sink import Sink
-from swactor_diag.delivery.spool import DiskSpool, MemorySpool, Spool
+from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import MachineFacts, machine_facts
 from swactor_diag.introspect import EmptyProc, LinuxProc, ProcRoot, ProcUnits, kernel_units
 from swactor_diag.introspect.process import python_facts

@@ -210,7 +210,7 @@ class _Plan:
             finalize_reason=UNSET if self._reason is None else self._reason,
             files=files,
             # Nobody reported on deliveries: that is unknown, not zero.
-            drops=tuple(self._drop_rows()) if self._drops else UNSET,
+            drops=self._drop_rows() if self._drops else UNSET,
             set_aside=tuple(sorted(self._aside, key=lambda aside: aside.path)),
         )
 
@@ -234,12 +234,34 @@ class _Plan:
             boots=_boots(files),
         )
 
-    def _drop_rows(self) -> Iterator[DropRow]:
-        for (node_id, boot_id), drops in self._drops.items():
+    def _drop_rows(self) -> tuple[DropRow, ...]:
+        """One row for each node, boot, place and kind. A later boot may repeat what an earlier one said."""
+        rows: dict[tuple[str, str | None, str, str], DropRow] = {}
+        for (node_id, reporter), drops in self._drops.items():
             for drop in drops if isinstance(drops, list) else []:
-                where, what, count = (_dig(drop, key) for key in ("where", "what", "count"))
-                if isinstance(where, str) and isinstance(what, str) and isinstance(count, int):
-                    yield DropRow(node_id_hex=node_id, boot_id=boot_id, where=where, what=what, count=count)
+                row = _drop_row(node_id, reporter, drop)
+                if row is None:
+                    continue
+                key = (node_id, row.boot_id, row.where, row.what)
+                if key not in rows or rows[key].count < row.count:
+                    rows[key] = row
+        return tuple(rows.values())
+
+
+def _drop_row(node_id: str, reporter: str | None, drop: object) -> DropRow | None:
+    where, what, count, events, boot_id = (
+        _dig(drop, key) for key in ("where", "what", "count", "events", "boot_id")
+    )
+    if not (isinstance(where, str) and isinstance(what, str) and isinstance(count, int)):
+        return None
+    return DropRow(
+        node_id_hex=node_id,
+        boot_id=boot_id if isinstance(boot_id, str) else reporter,
+        where=where,
+        what=what,
+        count=count,
+        events=events if isinstance(events, int) else UNSET,
+    )
 
 
 def _boots(files: list[StagedFile]) -> tuple[ManifestBoot, ...]:

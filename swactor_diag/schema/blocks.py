@@ -186,12 +186,22 @@ class RelayServerBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scraped_at_ms: int
 
 
-class DropCount(Struct, frozen=True, kw_only=True):
-    """How many records of one kind are gone for good, and where they were lost."""
+class DropCount(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many events of a type, or records of a kind, are gone for good, and where they were lost."""
 
-    where: Annotated[str, Meta(description="recorder or spool.")]
-    what: Annotated[str, Meta(description="Event type or record kind.")]
+    where: Annotated[
+        str,
+        Meta(
+            description="recorder (events nobody could fetch), spool (no room), refused (by the collector), "
+            "damaged (on this node's disk)."
+        ),
+    ]
+    what: Annotated[str, Meta(description="Event type in the recorder, else record kind.")]
     count: int
+    events: Annotated[int | UnsetType, Meta(description="How many events were lost with them.")] = UNSET
+    boot_id: Annotated[
+        str | UnsetType, Meta(description="The process start that made them; absent: the reporting one.")
+    ] = UNSET
 
 
 class DeliveryBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -207,7 +217,9 @@ class DeliveryBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     records_set_aside: Annotated[int, Meta(description="Refused for good.")]
     attempts_failed: int
     last_failure: str | UnsetType = UNSET
-    drops: tuple[DropCount, ...] = ()
+    drops: Annotated[
+        tuple[DropCount, ...], Meta(description="Also those of earlier boots, where the spool is on disk.")
+    ] = ()
 
 
 class IntrospectionOutcome(enum.StrEnum):

@@ -62,9 +62,12 @@ class DropRow(Struct, frozen=True, kw_only=True):
 
     node_id_hex: str
     boot_id: str | None = None
-    where: Annotated[str, Meta(description="recorder, spool, collector, retention.")]
+    where: Annotated[
+        str, Meta(description="recorder, spool, refused, damaged (on the node), collector, retention.")
+    ]
     what: Annotated[str, Meta(description="Event type or record kind.")]
     count: int
+    events: Annotated[int | UnsetType, Meta(description="How many events were lost with them.")] = UNSET
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from swactor import Actor, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
 from swactor.cluster import ClusterNotRunningError
-from swactor_diag.delivery.spool import DiskSpool, MemorySpool
+from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.delivery.spool import MemorySpool
 from swactor_diag.identity import MachineFacts, identity_from_env
 from swactor_diag.introspect import LinuxProc, kernel_units
 from swactor_diag.ports import Ports, open_spool, production_ports

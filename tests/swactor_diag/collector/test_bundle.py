@@ -196,6 +196,17 @@ def test_what_nodes_say_they_dropped_is_in_the_manifest(staged: Staged) -> None:
     )
 
 
+def test_what_a_later_boot_repeats_of_an_earlier_ones_losses_is_counted_once(staged: Staged) -> None:
+    loss = {"where": "spool", "what": "events", "count": 2, "events": 9, "boot_id": "b1"}
+    later = {**loss, "count": 5, "events": 21}
+    staged.add("snapshot", 2, {"body": {"delivery": {"drops": [loss]}}}, boot="b1")
+    staged.add("snapshot", 3, {"body": {"delivery": {"drops": [later]}}}, boot="b2")
+
+    (drop,) = staged.manifest()["drops"]
+
+    assert (drop["boot_id"], drop["count"], drop["events"]) == ("b1", 5, 21)
+
+
 def test_without_a_report_on_deliveries_the_number_of_drops_is_unknown(staged: Staged) -> None:
     assert "drops" not in staged.manifest()
 
