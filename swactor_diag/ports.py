@@ -63,6 +63,9 @@ def production_ports(
         pid: of this process.
         transport: to the other nodes, if there are any.
         token: that the collector wants to see.
+
+    Raises:
+        SinkAddressError: ``SWACTOR_DIAG_COLLECTOR_URL`` is no address.
     """
     from swactor_diag.delivery.http import HttpSink  # here: a simulation must not load HTTP
 

@@ -53,7 +53,6 @@ SEAMS: dict[str, set[str]] = {
     "swactor/relay/server.py": {"asyncio"},
     "swactor/relay/testing.py": {"asyncio", "socket"},
     "swactor_diag/collector/routes.py": {"asyncio"},
-    "swactor_diag/delivery/http.py": {"asyncio"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},
@@ -75,8 +74,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "swactor/relay/admin.py",
         "swactor/relay/testing.py",
         "swactor_diag/collector/",
-        "swactor_diag/delivery/http.py",
     ),
+    "httpx": ("swactor_diag/delivery/http.py",),
     "typer": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "rich": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "cryptography": ("swactor/cluster/identity.py", "swactor/relay/protocol.py", "swactor/relay/testing.py"),
