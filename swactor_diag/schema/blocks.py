@@ -16,6 +16,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from swactor.relay.report import SessionReport
 
 
+class OpenEnum(enum.StrEnum):
+    """A closed set of values that a newer version may have extended.
+
+    Its last member is ``UNRECOGNIZED``: read from a record of a newer version, never written; what was there
+    is in the raw record.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> "OpenEnum":  # noqa: ARG003 - any unknown one
+        return cls["UNRECOGNIZED"]
+
+
 class UdpKernelStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``/proc/net/snmp``, Udp lines: totals of this network namespace since it exists."""
 
@@ -69,12 +81,13 @@ class HostBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scraped_at_ms: int | UnsetType = UNSET
 
 
-class SubprocessStatus(enum.StrEnum):
+class SubprocessStatus(OpenEnum):
     """Whether a child runs, as far as its owner and the kernel have said."""
 
     RUNNING = "running"
     EXITED = "exited"
     UNKNOWN = "unknown"
+    UNRECOGNIZED = "unrecognized"
 
 
 class Subprocess(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,12 +235,13 @@ class DeliveryBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = ()
 
 
-class IntrospectionOutcome(enum.StrEnum):
+class IntrospectionOutcome(OpenEnum):
     """What asking one introspector brought."""
 
     OK = "ok"
     NO_DATA = "no_data"
     FAILED = "failed"
+    UNRECOGNIZED = "unrecognized"
 
 
 class IntrospectorEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):

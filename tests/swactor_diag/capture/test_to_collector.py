@@ -1,4 +1,4 @@
-"""From an emitted event to a file of the bundle, over real HTTP to the real collector, on every event loop."""
+"""From an emitted event to a file of the bundle, over real HTTP to a real collector, on every event loop."""
 
 import os
 import tarfile
