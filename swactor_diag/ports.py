@@ -5,6 +5,7 @@ Owns: `Ports`, the production ones, and where a node's spool lies. Not here: the
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,16 +54,22 @@ class Ports:
 
 
 def production_ports(
-    environ: Mapping[str, str], *, pid: int, transport: Transport | None = None, token: str | None = None
+    environ: Mapping[str, str],
+    *,
+    pid: int | None = None,
+    transport: Transport | None = None,
+    token: str | None = None,
+    distribution: str = "swactor",
 ) -> Ports:
     """Return the ports of a real node: the machine's clock, /proc, children, and the collector it is told of.
 
     Args:
         environ: ``SWACTOR_DIAG_COLLECTOR_URL`` names the collector; without it nothing is shipped.
             ``SWACTOR_DIAG_SPOOL_DIR`` names the folder of the spool.
-        pid: of this process.
+        pid: of this process, which it is by default.
         transport: to the other nodes, if there are any.
         token: that the collector wants to see.
+        distribution: whose commit is the program's.
 
     Raises:
         SinkAddressError: ``SWACTOR_DIAG_COLLECTOR_URL`` is no address.
@@ -84,7 +91,7 @@ def production_ports(
         spool_root=Path(spool) if spool else None,
         interpreter=python_facts,
         environ=environ,
-        machine=machine_facts(pid=pid),
+        machine=machine_facts(pid=os.getpid() if pid is None else pid, distribution=distribution),
     )
 
 

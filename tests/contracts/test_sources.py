@@ -59,6 +59,7 @@ SEAMS: dict[str, set[str]] = {
     "sim/command.py": {"time"},
     "swactor_diag/cli/_collector_process.py": {"os.getpid"},
     "swactor_diag/cli/_relay_process.py": {"os.getpid"},
+    "swactor_diag/ports.py": {"os.getpid"},
     "swactor_diag/cli/_service.py": {"asyncio", "signal"},
     # virtual time, and what it must keep out
     "sim/guards.py": {"random", "socket", "subprocess", "time", "uuid"},

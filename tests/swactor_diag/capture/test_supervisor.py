@@ -10,7 +10,10 @@ from msgspec import Struct
 
 from swactor import Actor, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
 from swactor.cluster import ClusterNotRunningError
+from swactor.cluster.identity import NodeKey
+from swactor.cluster.transport.memory import MemoryHub
 from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.delivery.sink import SinkAddressError
 from swactor_diag.delivery.spool import MemorySpool
 from swactor_diag.identity import MachineFacts, identity_from_env
 from swactor_diag.introspect import LinuxProc, kernel_units
@@ -191,6 +194,42 @@ async def test_fc053_the_exit_of_a_child_at_shutdown_is_shipped(ports: Ports, id
         if isinstance(record.event, SubprocessExited)
     ]
     assert (ended.label, ended.asked_for) == ("worker", True)
+
+
+def spooled(run: Path, pattern: str) -> list[Path]:
+    return list(run.glob(f"*/{pattern}"))
+
+
+async def test_one_line_makes_a_node_of_what_the_environment_says(tmp_path: Path) -> None:
+    environ = {
+        "SWACTOR_DIAG_RUN_ID": "run-7",
+        "SWACTOR_DIAG_NODE_ROLE": "stage",
+        "SWACTOR_DIAG_SPOOL_DIR": str(tmp_path),
+        "SWACTOR_DIAG_COLLECTOR_URL": "http://127.0.0.1:9",
+    }
+    async with ActorSystem() as system:
+        diag = await Diagnostics.from_env(system, environ=environ)
+        snapshot = await diag.snapshot()
+        await diag.stop()
+    who = snapshot.identity
+    assert (who.run_id, who.role, who.pid) == ("run-7", "stage", os.getpid())
+    assert len(who.node_id_hex) == 64
+    assert isinstance(snapshot.body.process, ProcessBlock)
+    assert spooled(tmp_path / "run-7", "*-boot-*.bin")
+
+
+async def test_a_node_with_a_transport_is_called_as_the_others_know_it() -> None:
+    async with ActorSystem() as system:
+        transport = MemoryHub(system.loop).transport(NodeKey(b"\x07" * 32).node_id)
+        diag = await Diagnostics.from_env(system, environ={}, transport=transport)
+        assert (await diag.snapshot()).identity.node_id_hex == transport.node_id
+
+
+@pytest.mark.parametrize("address", ["collector:9080", "ftp://x"])
+async def test_a_wrong_address_of_the_collector_is_said_at_the_start(address: str) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(SinkAddressError, match="http://host:port"):
+            await Diagnostics.from_env(system, environ={"SWACTOR_DIAG_COLLECTOR_URL": address})
 
 
 def test_production_ports_ship_only_where_a_collector_is_named(tmp_path: Path) -> None:
