@@ -20,17 +20,15 @@ from swactor_diag.introspect import LinuxProc, kernel_units
 from swactor_diag.ports import Ports, open_spool, production_ports
 from swactor_diag.schema.blocks import ActorsBlock, ProcessBlock, SubprocessBlock, SubprocessStatus
 from swactor_diag.schema.boot import Identity
-from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
+from swactor_diag.schema.events import SubprocessExited
 from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
     LinuxSpawner,
     ProcessExited,
-    ProcessOutput,
     ProcessSpec,
     ProcessStarted,
-    SpawnFailed,
     spawn_process,
 )
 
@@ -84,60 +82,18 @@ def ports() -> Ports:
 class Stage(Actor[object]):
     """Owns one child; what it does for diagnostics is to forward two notifications."""
 
-    def __init__(
-        self, spec: ProcessSpec | None, spawner: LinuxSpawner, subprocesses: ActorRef[object]
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, spawner: LinuxSpawner, subprocesses: ActorRef[object]) -> None:
         self._spec = spec
         self._spawner = spawner
         self._subprocesses = subprocesses
 
     def on_start(self, ctx: Context[object]) -> None:
-        if self._spec is not None:
-            spawn_process(ctx, self._spec, spawner=self._spawner)
+        spawn_process(ctx, self._spec, spawner=self._spawner)
 
     def on_message(self, ctx: Context[object], message: object) -> None:
         match message:
             case ProcessStarted() | ProcessExited():
                 self._subprocesses.tell(message)
-        match message:
-            case ProcessOutput() | ProcessExited() | SpawnFailed():
-                ctx.stop()
-
-
-async def life_of(
-    spec: ProcessSpec | None, *, ports: Ports, identity: Identity
-) -> tuple[list[str], SubprocessBlock]:
-    """Run a stage with a real child until it has said or done something; return event kinds and the block."""
-    sink = ListSink()
-    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
-        diag = await Diagnostics.start(system, identity, sink=sink)
-        spawner = LinuxSpawner(system.loop)
-        stage = await system.spawn(Stage(spec, spawner, diag.subprocesses))
-        if spec is not None:
-            await system.wait_stopped(stage)
-        block = (await diag.snapshot()).body.subprocess
-        assert isinstance(block, SubprocessBlock)
-    spawner.close()
-    kinds = [
-        record.kind
-        for batch in sink.records
-        if batch.kind is RecordKind.EVENTS
-        for record in read_batch(batch.body).records
-        if isinstance(record.event, SubprocessSpawned | SubprocessExited)
-    ]
-    return kinds, block
-
-
-async def test_the_three_ways_in_which_a_worker_may_be_missing_differ(
-    ports: Ports, identity: Identity
-) -> None:
-    never_asked, block = await life_of(None, ports=ports, identity=identity)
-    assert (never_asked, block.subprocesses) == ([], ())
-
-    crashes = ProcessSpec(program=sys.executable, args=("-c", "raise SystemExit(3)"), label="worker")
-    crashed, block = await life_of(crashes, ports=ports, identity=identity)
-    assert crashed == ["SubprocessSpawned", "SubprocessExited"]
-    assert (block.subprocesses[0].status, block.subprocesses[0].exit_code) == (SubprocessStatus.EXITED, 3)
 
 
 async def test_a_child_that_runs_is_seen_with_its_figures_by_the_standard_set(
