@@ -52,7 +52,9 @@ SEAMS: dict[str, set[str]] = {
     "swactor/relay/_carrier.py": {"asyncio"},
     "swactor/relay/server.py": {"asyncio"},
     "swactor/relay/testing.py": {"asyncio", "socket"},
+    "swactor_diag/collector/local_storage.py": {"threading"},
     "swactor_diag/collector/routes.py": {"asyncio"},
+    "swactor_diag/collector/staging.py": {"threading"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},

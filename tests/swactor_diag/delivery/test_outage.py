@@ -1,7 +1,9 @@
 """An outage with a kill in the middle of it: what arrives and what the ledger says are all there was."""
 
 import asyncio
+import io
 import shutil
+import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from sim.loop import VirtualLoop
 from sim.streams import SimRandom
 from swactor import ActorSystem
 from swactor.abc import Clock
-from swactor_diag.collector.bundle import Bundle
+from swactor_diag.collector.bundle import build_bundle
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.storage import MemoryStorage
 from swactor_diag.delivery.disk_spool import DiskSpool
@@ -22,7 +24,7 @@ from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import Custom
 from swactor_diag.schema.manifest import Manifest
 from swactor_diag.schema.reading import Record, read_batch
-from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
+from swactor_diag.schema.submission import Answer, Outgoing, boot_of
 from swactor_diag.supervisor import Diagnostics
 
 
@@ -48,17 +50,17 @@ class Collector:
     async def close(self) -> None:
         pass
 
-    def manifest(self) -> Manifest:
-        return Bundle(self.ingest.staging.storage, "r").manifest
-
-    def records(self, boot_id: str) -> list[Record]:
-        staging = self.ingest.staging
-        return [
-            record
-            for file in staging.scan("r").files
-            if file.kind is RecordKind.EVENTS and file.boot_id == boot_id
-            for record in read_batch(staging.read(file)).records
-        ]
+    def bundle(self) -> tuple[Manifest, dict[str, list[Record]]]:
+        """The contents list of the bundle, and the events in it by the boot that made them."""
+        archive = tarfile.open(fileobj=io.BytesIO(build_bundle(self.ingest.staging.storage, "r")))  # noqa: SIM115 - in memory
+        files = {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
+        manifest = msgspec.json.decode(files["r/MANIFEST.json"], type=Manifest)
+        records: dict[str, list[Record]] = {}
+        for file in manifest.files or ():
+            if "/events/" in file.path and isinstance(file.batch_id, str):
+                events = read_batch(files[f"r/{file.path}"]).records
+                records.setdefault(boot_of(file.batch_id), []).extend(events)
+        return manifest, records
 
 
 async def emit_for(seconds: int, diag: Diagnostics, *, first: int) -> int:
@@ -106,17 +108,17 @@ async def test_fc052_ten_minutes_away_with_a_kill_in_between_and_a_small_disk(
         number = await emit_for(60, diag, first=number)
         await diag.finalize("done")
 
-    manifest = collector.manifest()
+    manifest, records = collector.bundle()
     lost: Counter[str | None] = Counter()
     for row in manifest.drops or ():
         lost[row.boot_id] += row.events or 0
     for boot_id in ("b1", "b2"):
-        seqs = [record.monotonic_seq for record in collector.records(boot_id)]
+        seqs = [record.monotonic_seq for record in records[boot_id]]
         assert len(seqs) == len(set(seqs))
         emitted = emitted_by_first if boot_id == "b1" else max(seqs)
         assert len(seqs) + lost[boot_id] == emitted
         assert lost[boot_id] > 0
-    arrived = made(collector.records("b1")) + made(collector.records("b2"))
+    arrived = made(records["b1"]) + made(records["b2"])
     assert len(arrived) == len(set(arrived))
     assert arrived[-1] == number - 1
     assert len([file for file in manifest.files or () if "boot" in file.path]) == 2
