@@ -8,6 +8,7 @@
 #                                      JSON Schema of bundles (also: make schema)
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
+#   make bench-diag                    the same for the flight recorder
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process clean
+.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -85,6 +86,9 @@ bench: $(VENV)/installed-bench
 
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
+
+bench-diag: $(VENV)/installed-bench
+	@$(BIN)/python benches/diag.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

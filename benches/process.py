@@ -33,7 +33,7 @@ if not __package__:  # started as a file: its packages lie beside its folder
 from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, Way
 from benches.measure import Progress, ratios, spread, undisturbed
 from benches.owners import Driver, DriverInChunks, Floor
-from benches.report import Figure, Row, as_json, spell
+from benches.report import Figure, Row, as_json, print_rows, spell
 from benches.workloads import Bar
 
 STARTS = 5
@@ -193,25 +193,6 @@ TEXTS = {
 }
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """Print ``rows`` by section, in order; a title only once."""
-    print(f"{'':24}{'compared with':<44}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}ms, both")
-    section = title = ""
-    for row in rows:
-        if row.section != section:
-            section, title = row.section, ""
-            print(f"\n{HEADINGS[section]}")
-        shown, title = "" if row.title == title else row.title, row.title
-        (figure,) = row.figures.values()
-        over = "" if figure.spread is None else f"{spell(figure.spread.low)}-{spell(figure.spread.high)}"
-        met = {None: "", True: "yes", False: "NO"}[figure.met]
-        bar = "" if figure.bar is None else str(figure.bar)
-        cells = f"{spell(figure.value):>7}  {over:<12} {bar:<8} {met:<5}{row.note}"
-        print(f"{shown:24}{row.beside:<44}{cells}".rstrip())
-    marks = [figure.met for row in rows for figure in row.figures.values() if figure.met is not None]
-    print(f"\n{sum(marks)} of {len(marks)} bars are met.")
-
-
 def main() -> None:
     """Measure what was asked for, print it, and write it to a file when there is one."""
     options = _parse()
@@ -227,7 +208,7 @@ def main() -> None:
     print(", ".join(machine.values()))
     print(LEGEND.format(starts=STARTS, **vars(options)))
     print()
-    print_table(rows)
+    print_rows(rows, headings=HEADINGS, note="ms, both")
     if options.json is not None:
         facts = {
             **machine,

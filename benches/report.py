@@ -75,6 +75,28 @@ def print_table(rows: Sequence[Row]) -> None:
         title = row.title
         cells = "   ".join(_cell(row.figures.get(kind.key)) for kind in KINDS) if row.figures else row.note
         print(f"{shown:{TITLE_WIDTH}}{row.beside:{BESIDE_WIDTH}}{cells}".rstrip())
+    _print_marks(rows)
+
+
+def print_rows(rows: Sequence[Row], *, headings: Mapping[str, str], note: str) -> None:
+    """Print ``rows`` with one figure each by section, in order, and ``note`` over what each row notes."""
+    print(f"{'':24}{'compared with':<44}{'figure':>7}  {'quartiles':<12} {'bar':<8} {'met':<5}{note}")
+    section = title = ""
+    for row in rows:
+        if row.section != section:
+            section, title = row.section, ""
+            print(f"\n{headings[section]}")
+        shown, title = "" if row.title == title else row.title, row.title
+        (figure,) = row.figures.values()
+        over = "" if figure.spread is None else f"{spell(figure.spread.low)}-{spell(figure.spread.high)}"
+        met = {None: "", True: "yes", False: "NO"}[figure.met]
+        bar = "" if figure.bar is None else str(figure.bar)
+        cells = f"{spell(figure.value):>7}  {over:<12} {bar:<8} {met:<5}{row.note}"
+        print(f"{shown:24}{row.beside:<44}{cells}".rstrip())
+    _print_marks(rows)
+
+
+def _print_marks(rows: Sequence[Row]) -> None:
     marks = [figure.met for row in rows for figure in row.figures.values() if figure.met is not None]
     if marks:
         print(f"\n{sum(marks)} of {len(marks)} bars are met.")

@@ -1,7 +1,7 @@
 """One simulated machine as its ``/proc`` text shows it: processes, and the counters of its network.
 
 Owns: the text of the files that introspectors read, so that the production parsers run, and the memory and
-load that each process has. Implements `swactor_diag.introspect.ProcRoot`.
+load that each process has. Implements `swactor_diag.introspect.ProcRoot`, for ``/proc`` and for ``/sys``.
 Not here: what children do and which live (`sim.processes`), packets (`sim.network`).
 """
 
@@ -27,6 +27,19 @@ _DEV_HEAD = (
     " face |bytes    packets errs drop fifo frame compressed multicast"
     "|bytes    packets errs drop fifo colls carrier compressed\n"
 )
+
+
+# Out through 10.0.0.254; 10.0.0.0/16 is on the wire. Addresses as a little-endian machine prints them.
+_ROUTES = (
+    "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+    "eth0 00000000 FE00000A 0003 0 0 0 00000000 0 0 0\n"
+    "eth0 0000000A 00000000 0001 0 0 0 0000FFFF 0 0 0\n"
+)
+
+
+def host_address(number: int) -> str:
+    """Return the address of the host with this number, which is below 65,535."""
+    return f"10.0.{(number + 1) // 256}.{(number + 1) % 256}"
 
 
 class Running(Struct, frozen=True):
@@ -63,14 +76,26 @@ class Machine:
         running: Callable[[int], Running | None],
     ) -> None:
         self._number = number
+        self._address = host_address(number)
         self._clock = clock
         self._random = random
         self._counters = counters
         self._running = running
         self._sizes: dict[int, _Size] = {}
-        self._files = {
+        self._files: dict[str, Callable[[], str]] = {
             "net/dev": self._dev,
             "net/snmp": self._snmp,
+            "net/fib_trie": self._fib_trie,
+            "net/route": lambda: _ROUTES,
+            "net/ipv6_route": lambda: "",
+            "net/if_inet6": lambda: "",
+            "net/udp": lambda: "",
+            "net/udp6": lambda: "",
+            "sys/net/ipv6/conf/all/disable_ipv6": lambda: "1\n",
+            "class/net/lo/mtu": lambda: "65536\n",
+            "class/net/lo/flags": lambda: "0x9\n",
+            "class/net/eth0/mtu": lambda: "1500\n",
+            "class/net/eth0/flags": lambda: "0x1003\n",
             "self/ns/net": self._namespace,
             "stat": self._kernel_stat,
         }
@@ -132,6 +157,10 @@ class Machine:
             f"{size.vm_bytes} {size.rss_bytes // PAGE_BYTES} 18446744073709551615 "
             "0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
         )
+
+    def _fib_trie(self) -> str:
+        leaves = (f"  |-- {address}\n     /32 host LOCAL\n" for address in ("127.0.0.1", self._address))
+        return f"Local:\n{''.join(leaves)}"
 
     def _namespace(self) -> str:
         return f"net:[{4026531840 + self._number}]"

@@ -110,6 +110,12 @@ class Network:
         is_cut = self._wire(source, target).cuts > 0
         return not is_cut and source not in self._down and target not in self._down
 
+    def round_trip_ns(self, source: str, target: str) -> int | None:
+        """Return how long there and back takes at least, None when nothing comes back."""
+        if not (self.is_open(source, target) and self.is_open(target, source)):
+            return None
+        return self._wire(source, target).edge.base_ns + self._wire(target, source).edge.base_ns
+
     def cut(self, source: str, target: str) -> None:
         """Let nothing through from ``source`` to ``target``. Cuts are counted: each needs its `heal`."""
         self._wire(source, target).cuts += 1

@@ -14,6 +14,7 @@ from msgspec import Struct
 from sim.clock import NodeClock
 from sim.machine import Machine
 from sim.processes import Processes
+from sim.reach import Reach
 from sim.scenario import NodeSpec
 from sim.sink import SimSink
 from sim.streams import SimRandom
@@ -49,6 +50,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     transport: SimTransport
     processes: Processes
     machine: Machine
+    reach: Reach
     sink: SimSink
     environ: Mapping[str, str]
 
@@ -129,6 +131,9 @@ class SimNode:
             # The node's own loop port, not the one that is given: it falls silent when the node is killed.
             spawner=lambda _loop: parts.processes,
             proc=parts.machine,
+            sys=parts.machine,
+            resolver=lambda _loop: parts.reach,
+            prober=lambda _loop: parts.reach,
             interpreter=parts.machine.interpreter,
             transport=parts.transport,
             sink=parts.sink,

@@ -20,12 +20,13 @@ from sim.bundle import SimBundle, collect
 from sim.clock import NodeClock, WorldClock
 from sim.errors import SimulationError
 from sim.guards import no_outside_inputs
-from sim.loop import NS_PER_S, VirtualLoop, running_virtual_loop
-from sim.machine import Machine
+from sim.loop import NS_PER_S, NodeScheduler, VirtualLoop, running_virtual_loop
+from sim.machine import Machine, host_address
 from sim.medium import Medium
 from sim.network import Edge, Network
 from sim.node import Boot, Parts, SimNode
 from sim.processes import Processes
+from sim.reach import Reach
 from sim.relay import SimRelay
 from sim.relay_node import relay_boot
 from sim.scenario import NodeSpec, Scenario, filled, load_named
@@ -77,6 +78,8 @@ class World:
         self.applied: list[faults.Applied] = []
         self._medium = Medium(self.loop, self.network)
         self._peers = Peers()
+        hosts = (scenario.relay.name, *(spec.name for spec in scenario.node))
+        self._addresses = {name: host_address(number) for number, name in enumerate(hosts)}
         self._uncaught: list[BaseException] = []
         self._undo = ExitStack()
         self._tasks: TaskGroup | None = None
@@ -219,9 +222,17 @@ class World:
             self.relay,
             node_id=node_id,
             host=spec.name,
-            address=f"10.0.0.{number + 1}:{40_000 + number}",
+            address=f"{self._addresses[spec.name]}:{40_000 + number}",
             clock=clock,
             random=random,
+        )
+        reach = Reach(
+            NodeScheduler(self.loop),
+            self.network,
+            self.relay,
+            host=spec.name,
+            port=self.scenario.relay.port,
+            addresses=self._addresses,
         )
         sink = SimSink(self.collector, host=spec.name, clock=clock)
         environ = {"SWACTOR_DIAG_RUN_ID": self.run_id, "SWACTOR_DIAG_NODE_ROLE": spec.role, **spec.environ}
@@ -231,6 +242,7 @@ class World:
             transport=transport,
             processes=processes,
             machine=machine,
+            reach=reach,
             sink=sink,
             environ=cast("dict[str, str]", filled(environ, words)),
         )

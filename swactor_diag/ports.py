@@ -17,7 +17,15 @@ from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import MachineFacts, machine_facts
-from swactor_diag.introspect import EmptyProc, LinuxProc, ProcRoot, ProcUnits, kernel_units
+from swactor_diag.introspect import (
+    EmptyProc,
+    LinuxProc,
+    Prober,
+    ProcRoot,
+    ProcUnits,
+    Resolver,
+    native_proc,
+)
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
@@ -30,8 +38,9 @@ log = logging.getLogger("swactor_diag")
 class Ports:
     """The outside world of one node.
 
-    ``spawner`` is made on the loop it works for. Without ``transport`` there is no cluster, without ``sink``
-    nothing is shipped, without ``spool_root`` what cannot be sent waits in memory.
+    ``spawner``, ``resolver`` and ``prober`` are made on the loop they work for. Without ``transport`` there
+    is no cluster, without ``sink`` nothing is shipped, without ``spool_root`` what cannot be sent waits in
+    memory, without ``resolver`` or ``prober`` nothing is looked up or tried.
     """
 
     clock: Clock
@@ -39,6 +48,9 @@ class Ports:
     spawner: Callable[[Loop], Spawner]
     proc: ProcRoot = field(default_factory=EmptyProc)
     units: ProcUnits = field(default_factory=ProcUnits)
+    sys: ProcRoot = field(default_factory=EmptyProc)
+    resolver: Callable[[Loop], Resolver] | None = None
+    prober: Callable[[Loop], Prober] | None = None
     watchdog: Watchdog | None = None
     transport: Transport | None = None
     sink: Sink | None = None
@@ -51,6 +63,19 @@ class Ports:
     def pid(self) -> int:
         """This process, as the ``proc`` port numbers it; 0 when nobody said."""
         return self.machine.pid or 0
+
+    def relay_urls(self) -> tuple[str, ...]:
+        """Return the relays that this node has been told of so far: by its environment, by its transport."""
+        urls = [self.environ.get("SWACTOR_IROH_RELAY_URL", "").strip()]
+        if self.transport is not None:
+            facts = self.transport.facts()
+            urls += [facts.home_relay_url or "", facts.local_address.relay_url or ""]
+        return tuple(dict.fromkeys(url for url in urls if url))
+
+    def known_urls(self) -> tuple[str, ...]:
+        """Return the relays, and the collector."""
+        collector = self.environ.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
+        return (*self.relay_urls(), collector) if collector else self.relay_urls()
 
 
 def production_ports(
@@ -75,16 +100,21 @@ def production_ports(
         SinkAddressError: ``SWACTOR_DIAG_COLLECTOR_URL`` is no address.
     """
     from swactor_diag.delivery.http import HttpSink  # here: a simulation must not load HTTP
+    from swactor_diag.introspect.sockets import SocketProber, ThreadResolver
 
     clock = SystemClock()
     url = environ.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
     spool = environ.get("SWACTOR_DIAG_SPOOL_DIR", "").strip()
+    proc, units = native_proc()
     return Ports(
         clock=clock,
         random=SystemRandom(),
         spawner=LinuxSpawner,
-        proc=LinuxProc(),
-        units=kernel_units(),
+        proc=proc,
+        units=units,
+        sys=LinuxProc("/sys"),
+        resolver=ThreadResolver,
+        prober=SocketProber,
         watchdog=ThreadWatchdog(),
         transport=transport,
         sink=HttpSink(url, clock=clock, token=token) if url else None,

@@ -36,9 +36,13 @@ from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.introspect import EmptyProc, Introspector, introspector_actor
 from swactor_diag.introspect.actors import ActorsIntrospector
 from swactor_diag.introspect.cluster import ClusterSurfaces
+from swactor_diag.introspect.dns import DnsIntrospector
+from swactor_diag.introspect.host import AddressingReader
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector
-from swactor_diag.introspect.process import ProcessIntrospector
+from swactor_diag.introspect.probes import ProbesIntrospector, targets_from_env
+from swactor_diag.introspect.process import LoopLag, ProcessIntrospector
 from swactor_diag.introspect.registry import RegistryIntrospector
+from swactor_diag.introspect.rental import RentalIntrospector
 from swactor_diag.introspect.subprocesses import SubprocessIntrospector
 from swactor_diag.introspect.swim import SwimIntrospector
 from swactor_diag.introspect.transport import TransportIntrospector
@@ -72,18 +76,42 @@ class DiagnosticsConfig:
 
 def standard(system: ActorSystem, ports: Ports) -> tuple[Introspector[object], ...]:
     """Return the introspectors that every process can run; add your own to the tuple."""
-    return (
-        SubprocessIntrospector(proc=ports.proc, clock=ports.clock, units=ports.units),
+    clock, loop = ports.clock, system.loop
+    resolver = None if ports.resolver is None else ports.resolver(loop)
+    prober = None if ports.prober is None else ports.prober(loop)
+    found: list[Introspector[object]] = [
+        SubprocessIntrospector(proc=ports.proc, clock=clock, units=ports.units),
         ProcessIntrospector(
             proc=ports.proc,
-            clock=ports.clock,
+            clock=clock,
             pid=ports.pid,
             units=ports.units,
             interpreter=ports.interpreter,
+            lag=LoopLag(loop),
         ),
-        ActorsIntrospector(system.statistics, clock=ports.clock),
-        KernelNetIntrospector(proc=ports.proc, clock=ports.clock),
-    )
+        ActorsIntrospector(system.statistics, clock=clock),
+        KernelNetIntrospector(
+            proc=ports.proc,
+            clock=clock,
+            addressing=AddressingReader(proc=ports.proc, sys=ports.sys, clock=clock),
+            nameservers=tuple if resolver is None else resolver.nameservers,
+        ),
+        RentalIntrospector(ports.environ, clock=clock, hostname=ports.machine.hostname),
+    ]
+    if resolver is not None:
+        found.append(DnsIntrospector(clock=clock, scheduler=loop, resolver=resolver, urls=ports.known_urls))
+        if prober is not None:
+            found.append(
+                ProbesIntrospector(
+                    clock=clock,
+                    scheduler=loop,
+                    resolver=resolver,
+                    prober=prober,
+                    targets=targets_from_env(ports.environ),
+                    relay_urls=ports.relay_urls,
+                )
+            )
+    return tuple(found)
 
 
 def of_cluster(cluster: ClusterSurfaces, *, clock: Clock) -> tuple[Introspector[object], ...]:

@@ -1,11 +1,13 @@
 """What a node observes about itself: one file a surface, each an `Introspector`, none knowing another.
 
 Here: what an introspector is made of. Each surface is a module: ``subprocesses``, ``process``, ``actors``,
-``kernel_net``, ``transport``, ``swim``, ``registry``, ``relay_server``.
+``kernel_net`` with ``host``, ``dns``, ``probes``, ``rental``, ``transport``, ``swim``, ``registry``,
+``relay_server``.
 """
 
 from swactor_diag.introspect._base import (
     AsyncIntrospectorActor,
+    Closable,
     IntrospectionError,
     Introspector,
     IntrospectorActor,
@@ -14,17 +16,23 @@ from swactor_diag.introspect._base import (
     Observed,
     introspector_actor,
 )
+from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
+from swactor_diag.introspect._native_proc import native_proc
 from swactor_diag.introspect._procfs import (
     EmptyProc,
-    LinuxProc,
     ProcReadError,
     ProcRoot,
+    ProcStat,
     ProcUnits,
-    kernel_units,
+    WatchedProcess,
+    WatchesProcesses,
 )
+from swactor_diag.introspect._reach import Answer, Prober, Resolved, Resolver, Transmission, Tried
 
 __all__ = [
+    "Answer",
     "AsyncIntrospectorActor",
+    "Closable",
     "EmptyProc",
     "IntrospectionError",
     "Introspector",
@@ -33,9 +41,18 @@ __all__ = [
     "Listener",
     "Observe",
     "Observed",
+    "Prober",
     "ProcReadError",
     "ProcRoot",
+    "ProcStat",
     "ProcUnits",
+    "Resolved",
+    "Resolver",
+    "Transmission",
+    "Tried",
+    "WatchedProcess",
+    "WatchesProcesses",
     "introspector_actor",
     "kernel_units",
+    "native_proc",
 ]

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from swactor import Actor, ActorRef, Context, Event
+from swactor import Actor, ActorRef, Context, Event, ExitReason
 from swactor_diag.schema.blocks import IntrospectionOutcome
 
 R_co = TypeVar("R_co", covariant=True)
@@ -60,6 +60,15 @@ class Listener(Protocol):
         ...
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """An introspector that holds something open between observations."""
+
+    def close(self) -> None:
+        """Let go of it; whatever is observed afterwards opens it again. Harmless the second time."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The answer of one introspector in one round. ``block`` is encoded and there only when OK."""
@@ -102,6 +111,11 @@ class IntrospectorActor(Actor[object]):
         _reply(ctx, message, answer, started_ns=started_ns)
         _emit(ctx, self._listener)
 
+    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
+        """Let go of what the introspector holds open."""
+        if isinstance(self._introspector, Closable):
+            self._introspector.close()
+
 
 class AsyncIntrospectorActor(Actor[object]):
     """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop."""
@@ -125,6 +139,11 @@ class AsyncIntrospectorActor(Actor[object]):
             answer = _answer(self._introspector, message, value)
         _reply(ctx, message, answer, started_ns=started_ns)
         _emit(ctx, self._listener)
+
+    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
+        """Let go of what the introspector holds open."""
+        if isinstance(self._introspector, Closable):
+            self._introspector.close()
 
 
 def introspector_actor(introspector: Introspector[object]) -> Actor[object]:

@@ -1,21 +1,16 @@
-"""The kernel's text files below ``/proc``: the seam, the real one, and the parser of ``stat``.
+"""The kernel's text files below ``/proc``: the seam, one process that is looked at again and again, ``stat``.
 
-Owns: `ProcRoot` and its Linux implementation, what "gone" and "denied" look like, the fields of a ``stat``.
-Not here: what the values mean (each introspector). Only paths that were asked for are read, never all pids.
+Owns: `ProcRoot`, `WatchedProcess`, what "gone" and "denied" look like, the fields of a ``stat``.
+Not here: the files of a real machine (``_linux_proc``, ``_psutil_proc``), what the values mean (each
+introspector). Only paths that were asked for are read, never all pids.
 """
 
-import errno
-import os
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from swactor_diag.introspect._base import IntrospectionError
-
-FILE_BYTES_MAX = 256 * 1024
-"""More than any file we read needs; a longer one is cut there."""
-
-_GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
+from swactor_diag.introspect._command_line import split_cmdline
 
 
 class ProcReadError(Exception):
@@ -54,39 +49,6 @@ class EmptyProc:
         return None
 
 
-class LinuxProc:
-    """The real ``/proc``, or a copy of one below ``root``."""
-
-    def __init__(self, root: str = "/proc") -> None:
-        self._root = root
-
-    def read_text(self, path: str) -> str | None:
-        """See `ProcRoot`. Bytes that are no UTF-8 are replaced."""
-        full = f"{self._root}/{path}"
-        try:
-            if "/ns/" in path:
-                return os.readlink(full)  # noqa: PTH115 - os and not pathlib: this runs per child and tick
-            descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return _read_all(descriptor).decode("utf-8", "replace")
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            # A process that ends between open and read gives ESRCH, not ENOENT: both are "gone".
-            if error.errno in _GONE:
-                return None
-            raise ProcReadError(path, _reason(error)) from error
-
-    def list_dir(self, path: str) -> tuple[str, ...] | None:
-        """See `ProcRoot`."""
-        try:
-            return tuple(sorted(os.listdir(f"{self._root}/{path}")))  # noqa: PTH208 - as above
-        except OSError as error:
-            if error.errno in _GONE:
-                return None
-            raise ProcReadError(path, _reason(error)) from error
-
-
 class ProcUnits(Struct, frozen=True):
     """In which units a kernel counts."""
 
@@ -106,14 +68,77 @@ class ProcStat(Struct, frozen=True):
     parent_pid: int
     cpu_ticks: int
     threads: int
-    start_ticks: int
+    start_ticks: int | None
+    """None when whoever reads makes sure itself that it is still the same process."""
     vm_size_bytes: int
     rss_pages: int
 
 
-def kernel_units() -> ProcUnits:
-    """Return the units of the kernel this process runs on."""
-    return ProcUnits(ticks_per_s=os.sysconf("SC_CLK_TCK"), page_bytes=os.sysconf("SC_PAGE_SIZE"))
+class WatchedProcess(Protocol):
+    """What one process says of itself. Every method may raise `ProcReadError`: there, but not for us."""
+
+    def stat(self) -> ProcStat | None:
+        """Return the figures, None when there is no such process (any more); raises `IntrospectionError`."""
+        ...
+
+    def count_descriptors(self) -> int | None:
+        """Return how many files it has open."""
+        ...
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return its command line as it is now, which may be empty."""
+        ...
+
+    def can_look(self) -> bool:
+        """Whether there are any processes to look at, on this machine."""
+        ...
+
+    def close(self) -> None:
+        """Hold nothing open. Harmless the second time; reading opens again."""
+        ...
+
+
+@runtime_checkable
+class WatchesProcesses(Protocol):
+    """A `ProcRoot` that has its own way to look at one process again and again."""
+
+    def watch(self, pid: int) -> WatchedProcess:
+        """Return what looks at process ``pid``; nothing is read yet."""
+        ...
+
+
+def watch_process(proc: ProcRoot, pid: int) -> WatchedProcess:
+    """Return the best way that ``proc`` has to look at ``pid``."""
+    return proc.watch(pid) if isinstance(proc, WatchesProcesses) else ProcessByPath(proc, pid)
+
+
+class ProcessByPath:
+    """Reads whole files of any `ProcRoot`."""
+
+    def __init__(self, proc: ProcRoot, pid: int) -> None:
+        self._proc = proc
+        self._pid = pid
+
+    def stat(self) -> ProcStat | None:
+        """See `WatchedProcess`."""
+        text = self._proc.read_text(f"{self._pid}/stat")
+        return None if text is None else parse_stat(text)
+
+    def count_descriptors(self) -> int | None:
+        """See `WatchedProcess`."""
+        names = self._proc.list_dir(f"{self._pid}/fd")
+        return None if names is None else len(names)
+
+    def arguments(self) -> tuple[str, ...]:
+        """See `WatchedProcess`."""
+        return split_cmdline(self._proc.read_text(f"{self._pid}/cmdline") or "")
+
+    def can_look(self) -> bool:
+        """See `WatchedProcess`."""
+        return self._proc.read_text("self/stat") is not None or self._proc.read_text("stat") is not None
+
+    def close(self) -> None:
+        """See `WatchedProcess`."""
 
 
 def parse_stat(text: str) -> ProcStat:
@@ -124,33 +149,44 @@ def parse_stat(text: str) -> ProcStat:
     Raises:
         IntrospectionError: the line is malformed.
     """
-    start, end = text.find("("), text.rfind(")")
-    fields = text[end + 1 :].split()
-    if start < 0 or end < start or len(fields) < 22:
-        raise IntrospectionError(f"malformed stat line: {text[:80]!r}")
+    end = text.rfind(")")
     try:
+        # As few objects as can be: this is half of what looking at a child costs.
+        fields = text[end + 2 :].split(" ", 22)
+        (
+            state,
+            parent,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            user,
+            system,
+            _,
+            _,
+            _,
+            _,
+            threads,
+            _,
+            start,
+            size,
+            rss,
+            _,
+        ) = fields
         return ProcStat(
-            comm=text[start + 1 : end],
-            state=fields[0],
-            parent_pid=int(fields[1]),
-            cpu_ticks=int(fields[11]) + int(fields[12]),
-            threads=int(fields[17]),
-            start_ticks=int(fields[19]),
-            vm_size_bytes=int(fields[20]),
-            rss_pages=int(fields[21]),
+            text[text.find("(") + 1 : end],
+            state,
+            int(parent),
+            int(user) + int(system),
+            int(threads),
+            int(start),
+            int(size),
+            int(rss),
         )
     except ValueError as error:
         raise IntrospectionError(f"malformed stat line: {text[:80]!r}") from error
-
-
-def _read_all(descriptor: int) -> bytes:
-    chunks: list[bytes] = []
-    room = FILE_BYTES_MAX
-    while room > 0 and (chunk := os.read(descriptor, min(room, 65536))):
-        chunks.append(chunk)
-        room -= len(chunk)
-    return b"".join(chunks)
-
-
-def _reason(error: OSError) -> str:
-    return errno.errorcode.get(error.errno or 0, "OSError")

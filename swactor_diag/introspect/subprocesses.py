@@ -3,7 +3,8 @@
 Fed by two notifications that the owning actor forwards, `ProcessStarted` and `ProcessExited`. Emits
 `SubprocessSpawned` and `SubprocessExited` exactly once per spawn id, however often a notification comes; a
 start that was refused is reported by the driver itself (`SubprocessSpawnFailed`). Numbers come from
-``stat``, ``fd`` and ``cmdline`` of registered pids.
+``stat``, ``fd`` and ``cmdline`` of registered pids, whose command line is read again when a program has
+changed its name, and now and then.
 
 Whether a child has ended is the driver's to say; the kernel can only say that it is not there. So:
 gone from /proc: ``unknown`` (reason ``vanished``); a zombie or a pid that now belongs to another program:
@@ -11,14 +12,22 @@ gone from /proc: ``unknown`` (reason ``vanished``); a zombie or a pid that now b
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct, UnsetType
 
 from swactor import Event
 from swactor.abc import Clock
 from swactor_diag.introspect._base import IntrospectionError
-from swactor_diag.introspect._command_line import readable_command, split_cmdline
-from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, ProcStat, ProcUnits, parse_stat
+from swactor_diag.introspect._command_line import readable_command
+from swactor_diag.introspect._procfs import (
+    ProcReadError,
+    ProcRoot,
+    ProcStat,
+    ProcUnits,
+    WatchedProcess,
+    watch_process,
+)
 from swactor_diag.schema.blocks import Subprocess, SubprocessBlock, SubprocessStatus
 from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
 from swactor_process import ProcessExited, ProcessStarted
@@ -29,7 +38,11 @@ EXITED_KEPT_MAX = 64
 FORGOTTEN_KEPT_MAX = 4096
 """Spawn ids of forgotten children that are remembered, so that a late duplicate says nothing new."""
 
+COMMAND_LOOKS = 60
+"""A command line is read again after so many observations, in case it was rewritten under the same name."""
+
 _ENDED_STATES = frozenset("ZXx")
+_RUNNING = SubprocessStatus.RUNNING
 
 
 class _Child(Struct):
@@ -38,12 +51,20 @@ class _Child(Struct):
     spawn_id: str
     label: str
     pid: int
+    process: WatchedProcess
     command: str
     command_cut: bool
     started: ProcessStarted | None = None
     exited: ProcessExited | None = None
     start_ticks: int | None = None
     cpu_ticks: int = 0
+    comm: str = ""
+    """The name under which the command line was last read."""
+    looks_left: int = 0
+    command_reason: str = ""
+    spawn_at_ms: int | UnsetType = UNSET
+    final: Subprocess | None = None
+    """The row of one that has ended."""
 
 
 class SubprocessIntrospector:
@@ -65,6 +86,7 @@ class SubprocessIntrospector:
         self._units = units or ProcUnits()
         self._exited_kept_max = exited_kept_max
         self._children: dict[str, _Child] = {}
+        self._order: list[_Child] | None = None
         self._exited_forgotten = 0
         self._forgotten: dict[str, None] = {}
         self._events: list[Event] = []
@@ -89,22 +111,31 @@ class SubprocessIntrospector:
 
     def observe(self) -> SubprocessBlock:
         """Return all children, running ones with fresh numbers, sorted by label, pid and spawn id."""
-        rows = [self._row(child) for child in self._children.values()]
-        rows.sort(key=lambda row: (row.label, row.pid, row.spawn_id or ""))
+        if self._order is None:
+            key = attrgetter("label", "pid", "spawn_id")
+            self._order = sorted(self._children.values(), key=key)
         return SubprocessBlock(
-            subprocesses=tuple(rows),
+            subprocesses=tuple([child.final or self._alive(child) for child in self._order]),
             exited_forgotten=self._exited_forgotten,
             scraped_at_ms=self._clock.wall_ms(),
         )
+
+    def close(self) -> None:
+        """Hold no file open."""
+        for child in self._children.values():
+            child.process.close()
 
     def _started(self, message: ProcessStarted) -> None:
         child = self._child(message)
         if child.started is not None:
             return
         child.started = message
+        child.spawn_at_ms = message.started_at_ms
         child.start_ticks = message.start_time
-        if child.start_ticks is None and child.exited is None:
-            child.start_ticks = self._read_start(message.pid)
+        if child.exited is not None:
+            child.final = _ended(child, child.exited)
+        elif child.start_ticks is None:
+            child.start_ticks = self._read_start(child)
         self._events.append(
             SubprocessSpawned(
                 label=child.label,
@@ -121,6 +152,8 @@ class SubprocessIntrospector:
         if child.exited is not None:
             return
         child.exited = message
+        child.final = _ended(child, message)
+        child.process.close()
         self._events.append(
             SubprocessExited(
                 label=child.label,
@@ -147,118 +180,100 @@ class SubprocessIntrospector:
         if child is None:
             command, cut = readable_command(message.command)
             label = message.label or f"unknown-pid-{message.pid}"
-            child = _Child(message.spawn_id, label, message.pid, command, cut)
+            process = watch_process(self._proc, message.pid)
+            child = _Child(message.spawn_id, label, message.pid, process, command, cut)
             self._children[message.spawn_id] = child
+            self._order = None
         return child
 
     def _forget_oldest(self) -> None:
         ended = [child for child in self._children.values() if child.exited is not None]
         for child in ended[: max(0, len(ended) - self._exited_kept_max)]:
             del self._children[child.spawn_id]
+            self._order = None
             self._exited_forgotten += 1
             self._forgotten[child.spawn_id] = None
         while len(self._forgotten) > FORGOTTEN_KEPT_MAX:
             del self._forgotten[next(iter(self._forgotten))]
 
-    def _row(self, child: _Child) -> Subprocess:
-        row = Subprocess(
+    def _alive(self, child: _Child) -> Subprocess:
+        """What the kernel says of a child whose exit nobody has reported."""
+        try:
+            stat = child.process.stat()
+        except (ProcReadError, IntrospectionError) as error:
+            return _unseen(child, SubprocessStatus.UNKNOWN, self._report_once("stat", error))
+        if stat is None:
+            return _unseen(child, SubprocessStatus.UNKNOWN, self._why_gone(child))
+        if (
+            stat.start_ticks != child.start_ticks
+            and stat.start_ticks is not None
+            and child.start_ticks is not None
+        ):
+            return _unseen(child, SubprocessStatus.EXITED, "pid_reused")
+        if stat.state in _ENDED_STATES:
+            return _unseen(child, SubprocessStatus.EXITED, "zombie", state=stat.state)
+        return self._running(child, stat)
+
+    def _running(self, child: _Child, stat: ProcStat) -> Subprocess:
+        cpu_ticks, units = stat.cpu_ticks, self._units
+        reset = cpu_ticks < child.cpu_ticks
+        child.cpu_ticks = cpu_ticks
+        reasons: tuple[str, ...] = ()
+        try:
+            descriptors = child.process.count_descriptors()
+        except ProcReadError as error:
+            descriptors = None
+            reasons = (self._report_once("fd", error),)
+        child.looks_left -= 1
+        if child.looks_left < 0 or child.comm != stat.comm:
+            self._read_command(child, stat)
+        return Subprocess(
             label=child.label,
             pid=child.pid,
             spawn_id=child.spawn_id,
-            parent_pid=UNSET if child.started is None else child.started.parent_pid,
-            status=SubprocessStatus.UNKNOWN,
-            spawn_at_ms=UNSET if child.started is None else child.started.started_at_ms,
-            cmdline=child.command or UNSET,
-            cmdline_cut=child.command_cut,
-        )
-        return self._ended(row, child.exited) if child.exited is not None else self._alive(row, child)
-
-    @staticmethod
-    def _ended(row: Subprocess, exited: ProcessExited) -> Subprocess:
-        return _with(
-            row,
-            status=SubprocessStatus.EXITED,
-            exit_at_ms=exited.exited_at_ms,
-            exit_code=UNSET if exited.exit_code is None else exited.exit_code,
-            exit_signal=UNSET if exited.signal is None else exited.signal,
-            reasons=("status_lost",) if exited.status_lost else (),
-        )
-
-    def _alive(self, row: Subprocess, child: _Child) -> Subprocess:
-        """What the kernel says of a child whose exit nobody has reported."""
-        try:
-            stat = self._read_stat(child.pid)
-        except (ProcReadError, IntrospectionError) as error:
-            return _with(row, reasons=(self._report_once("stat", error),))
-        if stat is None:
-            return _with(row, reasons=(self._why_gone(),))
-        if child.start_ticks is not None and stat.start_ticks != child.start_ticks:
-            return _with(row, status=SubprocessStatus.EXITED, reasons=("pid_reused",))
-        if stat.state in _ENDED_STATES:
-            return _with(row, status=SubprocessStatus.EXITED, state=stat.state, reasons=("zombie",))
-        return self._running(row, child, stat)
-
-    def _running(self, row: Subprocess, child: _Child, stat: ProcStat) -> Subprocess:
-        reset = stat.cpu_ticks < child.cpu_ticks
-        child.cpu_ticks = stat.cpu_ticks
-        reasons: list[str] = []
-        descriptors = self._count_descriptors(child.pid, reasons)
-        command, cut = self._command(child, stat, reasons)
-        return _with(
-            row,
-            status=SubprocessStatus.RUNNING,
             parent_pid=stat.parent_pid,
-            rss_bytes=stat.rss_pages * self._units.page_bytes,
+            status=_RUNNING,
+            spawn_at_ms=child.spawn_at_ms,
+            rss_bytes=stat.rss_pages * units.page_bytes,
             vm_size_bytes=stat.vm_size_bytes,
-            open_fd_count=descriptors,
-            cpu_ms=self._units.ms(stat.cpu_ticks),
+            open_fd_count=UNSET if descriptors is None else descriptors,
+            cpu_ms=cpu_ticks * 1000 // units.ticks_per_s,
             cpu_reset=reset,
             threads=stat.threads,
             state=stat.state,
-            cmdline=command,
-            cmdline_cut=cut,
-            reasons=tuple(reasons),
+            cmdline=child.command or UNSET,
+            cmdline_cut=child.command_cut,
+            reasons=(*reasons, child.command_reason) if child.command_reason else reasons,
         )
 
-    def _count_descriptors(self, pid: int, reasons: list[str]) -> object:
+    def _read_command(self, child: _Child, stat: ProcStat) -> None:
+        """Look at the command line, and at the same moment of a snapshot not at that of every child."""
+        child.looks_left = child.pid % COMMAND_LOOKS if not child.comm else COMMAND_LOOKS - 1
+        child.comm = stat.comm
+        child.command_reason = ""
         try:
-            names = self._proc.list_dir(f"{pid}/fd")
+            arguments = child.process.arguments()
         except ProcReadError as error:
-            reasons.append(self._report_once("fd", error))
-            return UNSET
-        return UNSET if names is None else len(names)
-
-    def _command(self, child: _Child, stat: ProcStat, reasons: list[str]) -> tuple[object, bool]:
-        try:
-            arguments = split_cmdline(self._proc.read_text(f"{child.pid}/cmdline") or "")
-        except ProcReadError as error:
-            reasons.append(self._report_once("cmdline", error))
+            child.command_reason = self._report_once("cmdline", error)
             arguments = ()
         if arguments:
-            return readable_command(arguments)
-        return child.command or stat.comm or UNSET, child.command_cut
+            child.command, child.command_cut = readable_command(arguments)
+        child.command = child.command or stat.comm
 
-    def _read_stat(self, pid: int) -> ProcStat | None:
-        text = self._proc.read_text(f"{pid}/stat")
-        return None if text is None else parse_stat(text)
-
-    def _read_start(self, pid: int) -> int | None:
+    def _read_start(self, child: _Child) -> int | None:
         try:
-            stat = self._read_stat(pid)
+            stat = child.process.stat()
         except (ProcReadError, IntrospectionError):
             return None  # the next observation meets and reports the same
         return None if stat is None else stat.start_ticks
 
-    def _why_gone(self) -> str:
-        """Whether this pid is gone or there is no /proc to look at."""
+    def _why_gone(self, child: _Child) -> str:
+        """Whether this process is gone or there are none to look at."""
         try:
-            has_proc = (
-                self._proc.read_text("self/stat") is not None or self._proc.read_text("stat") is not None
-            )
+            if child.process.can_look():
+                return "vanished"
         except ProcReadError:
-            has_proc = True
-        if has_proc:
-            return "vanished"
+            return "vanished"  # there are some, and we may not look at them
         if "no_proc" not in self._reported:
             self._reported.add("no_proc")
             self._events.append(Error(component="subprocess_introspect", message="there is no /proc here"))
@@ -274,6 +289,36 @@ class SubprocessIntrospector:
         return reason
 
 
-def _with(row: Subprocess, **changes: object) -> Subprocess:
-    """Return ``row`` with ``changes``; the names are those of `Subprocess`."""
-    return structs.replace(row, **changes)
+def _unseen(
+    child: _Child, status: SubprocessStatus, reason: str, *, state: str | UnsetType = UNSET
+) -> Subprocess:
+    """A child whose end nobody has told, and of which there are no numbers."""
+    return Subprocess(
+        label=child.label,
+        pid=child.pid,
+        spawn_id=child.spawn_id,
+        parent_pid=UNSET if child.started is None else child.started.parent_pid,
+        status=status,
+        spawn_at_ms=child.spawn_at_ms,
+        state=state,
+        cmdline=child.command or UNSET,
+        cmdline_cut=child.command_cut,
+        reasons=(reason,),
+    )
+
+
+def _ended(child: _Child, exited: ProcessExited) -> Subprocess:
+    return Subprocess(
+        label=child.label,
+        pid=child.pid,
+        spawn_id=child.spawn_id,
+        parent_pid=UNSET if child.started is None else child.started.parent_pid,
+        status=SubprocessStatus.EXITED,
+        spawn_at_ms=child.spawn_at_ms,
+        exit_at_ms=exited.exited_at_ms,
+        exit_code=UNSET if exited.exit_code is None else exited.exit_code,
+        exit_signal=UNSET if exited.signal is None else exited.signal,
+        cmdline=child.command or UNSET,
+        cmdline_cut=child.command_cut,
+        reasons=("status_lost",) if exited.status_lost else (),
+    )

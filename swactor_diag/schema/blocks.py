@@ -14,6 +14,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from swactor.relay.report import SessionReport
+from swactor_diag.schema.network import DnsEntry, Route, UdpSocket
 
 
 class OpenEnum(enum.StrEnum):
@@ -60,13 +61,28 @@ class NetworkInterface(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mtu: int | UnsetType = UNSET
     up: bool | UnsetType = UNSET
     counters: InterfaceCounters | UnsetType = UNSET
+    counters_reset: Annotated[bool, Meta(description="One is lower than before: take no delta.")] = False
+    first_seen_at_ms: Annotated[
+        int | UnsetType, Meta(description="Appeared while this node ran: its counters begin here.")
+    ] = UNSET
 
 
 class HostNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``host.network``: what the kernel says about this node's network."""
 
     interfaces: tuple[NetworkInterface, ...] = ()
+    interfaces_omitted: int = 0
     udp_kernel_stats: UdpKernelStats | UnsetType = UNSET
+    udp_reset: Annotated[bool, Meta(description="One is lower than before: take no delta.")] = False
+    default_routes: Annotated[tuple[Route, ...], Meta(description="All routes, despite the name.")] = ()
+    udp_sockets: Annotated[tuple[UdpSocket, ...], Meta(description="Those that lost most first.")] = ()
+    udp_sockets_omitted: int = 0
+    conntrack_count: int | UnsetType = UNSET
+    ipv6_enabled: bool | UnsetType = UNSET
+    resolv_conf_nameservers: tuple[str, ...] = ()
+    local_addresses: Annotated[
+        tuple[str, ...], Meta(description="Of this host; the kernel's text does not say of which interface.")
+    ] = ()
     namespace: Annotated[
         str | UnsetType, Meta(description="Equal marks: one namespace, do not add the counters.")
     ] = UNSET
@@ -78,6 +94,7 @@ class HostBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``host``."""
 
     network: HostNetwork | UnsetType = UNSET
+    dns: tuple[DnsEntry, ...] = ()
     scraped_at_ms: int | UnsetType = UNSET
 
 
@@ -128,6 +145,9 @@ class PythonFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     implementation: str
     gc_collections: Annotated[tuple[int, ...], Meta(description="Per generation, since start.")] = ()
     gc_uncollectable: int | UnsetType = UNSET
+    tasks: Annotated[int | UnsetType, Meta(description="Tasks of the event loop that have not ended.")] = (
+        UNSET
+    )
 
 
 class ProcessBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -139,6 +159,9 @@ class ProcessBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     open_fd_count: int | UnsetType = UNSET
     cpu_ms: int | UnsetType = UNSET
     threads: int | UnsetType = UNSET
+    loop_lag_ms: Annotated[
+        int | UnsetType, Meta(description="How late a timer came, at most, since the snapshot before.")
+    ] = UNSET
     python: PythonFacts | UnsetType = UNSET
     captured_at_ms: int
     reasons: tuple[str, ...] = ()
@@ -171,6 +194,8 @@ class ActorsBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     actors_omitted: int = 0
     messages_waiting: int
     messages_dropped: int = 0
+    messages_handled: int | UnsetType = UNSET
+    restarts: int | UnsetType = UNSET
     dead_letters: int | UnsetType = UNSET
     ready_depth: Annotated[int | UnsetType, Meta(description="Actors waiting for their turn.")] = UNSET
     run_queue_lag_ms: Annotated[

@@ -20,6 +20,7 @@ from swactor_diag.schema.blocks import (
 )
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.cluster_blocks import IrohBlock, RegistryBlock, SwimBlock
+from swactor_diag.schema.network import ProbesBlock, RentalBlock
 
 SWIM_HISTORY_MAX = 32
 """Transitions kept per peer in ``swim_transition_history``; older ones are in the event stream."""
@@ -76,6 +77,8 @@ class Body(Struct, frozen=True, kw_only=True):
     swim: SwimBlock | UnsetType = UNSET
     registry: RegistryBlock | UnsetType = UNSET
     host: HostBlock | UnsetType = UNSET
+    probes: ProbesBlock | UnsetType = UNSET
+    vastai: RentalBlock | UnsetType = UNSET
     relay_server: RelayServerBlock | UnsetType = UNSET
     process: ProcessBlock | UnsetType = UNSET
     subprocess: SubprocessBlock | UnsetType = UNSET

@@ -55,6 +55,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor_diag/collector/local_storage.py": {"threading"},
     "swactor_diag/collector/routes.py": {"asyncio"},
     "swactor_diag/collector/staging.py": {"threading"},
+    "swactor_diag/introspect/sockets.py": {"socket", "threading"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},
@@ -79,6 +80,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "swactor_diag/collector/",
     ),
     "httpx": ("swactor_diag/delivery/http.py",),
+    "psutil": ("swactor_diag/introspect/_psutil_proc.py",),
     "typer": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "rich": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "cryptography": ("swactor/cluster/identity.py", "swactor/relay/protocol.py", "swactor/relay/testing.py"),

@@ -56,10 +56,10 @@ class Collector:
         files = {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
         manifest = msgspec.json.decode(files["r/MANIFEST.json"], type=Manifest)
         records: dict[str, list[Record]] = {}
-        for file in manifest.files or ():
-            if "/events/" in file.path and isinstance(file.batch_id, str):
-                events = read_batch(files[f"r/{file.path}"]).records
-                records.setdefault(boot_of(file.batch_id), []).extend(events)
+        for listed in manifest.files or ():
+            if "/events/" in listed.path and isinstance(listed.batch_id, str):
+                events = read_batch(files[f"r/{listed.path}"]).records
+                records.setdefault(boot_of(listed.batch_id), []).extend(events)
         return manifest, records
 
 

@@ -9,12 +9,17 @@ from msgspec import UNSET
 
 from swactor.abc import Clock
 from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError, ProcRoot
+from swactor_diag.introspect.host import AddressingReader
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
 
 
 class Proc(ProcRoot, Protocol):
     files: dict[str, str | ProcReadError]
+
+
+class SettableClock(Clock, Protocol):
+    now_ms: int
 
 
 SNMP = "Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 4993 31 0 5104\n"
@@ -89,3 +94,75 @@ def test_fc038_the_namespace_is_marked(proc: Proc, clock: Clock) -> None:
     proc.files |= {"net/snmp": SNMP, "self/ns/net": "net:[4026531840]"}
     assert observed(proc, clock).namespace == "net:[4026531840]"
     assert LinuxProc().read_text("self/ns/net") is not None
+
+
+def dev(**dropped: int) -> str:
+    """A device file in which each interface has dropped so many packets."""
+    rows = [f"{name}: 1 2 3 {count} 5 6 7 8 9 10 11 12 13 14 15 16" for name, count in dropped.items()]
+    return "\n".join(rows) + "\n"
+
+
+def test_fc035_a_counter_that_went_down_is_as_read_and_marked(proc: Proc, clock: Clock) -> None:
+    introspector = KernelNetIntrospector(proc=proc, clock=clock)
+    marks: list[tuple[object, ...]] = []
+    for dropped, datagrams in ((900, 50), (901, 51), (3, 51), (4, 7), (4, 7)):
+        proc.files |= {"net/dev": dev(eth0=dropped), "net/snmp": f"Udp: InDatagrams\nUdp: {datagrams}\n"}
+        network = introspector.observe()
+        assert network is not None
+        counters = network.interfaces[0].counters
+        assert isinstance(counters, InterfaceCounters)
+        marks.append((counters.rx_dropped, network.interfaces[0].counters_reset, network.udp_reset))
+    assert marks == [
+        (900, False, False),
+        (901, False, False),
+        (3, True, False),
+        (4, False, True),
+        (4, False, False),
+    ]
+
+
+def test_fc036_an_interface_that_appears_says_since_when_and_one_that_goes_costs_nothing(
+    proc: Proc, clock: SettableClock
+) -> None:
+    introspector = KernelNetIntrospector(proc=proc, clock=clock)
+    seen: list[dict[str, object]] = []
+    for interfaces in ({"eth0": 1}, {"eth0": 1, "veth0": 9}, {"eth0": 1, "veth0": 9}, {"eth0": 1}):
+        proc.files["net/dev"] = dev(**interfaces)
+        clock.now_ms += 5_000
+        network = introspector.observe()
+        assert network is not None
+        seen.append({interface.name: interface.first_seen_at_ms for interface in network.interfaces})
+    appeared_at_ms = clock.now_ms - 10_000
+    both = {"eth0": UNSET, "veth0": appeared_at_ms}
+    assert seen == [{"eth0": UNSET}, both, both, {"eth0": UNSET}]
+
+
+def test_fc038_nodes_in_two_namespaces_have_two_marks_and_in_one_the_same(proc: Proc, clock: Clock) -> None:
+    proc.files |= {"net/dev": DEVICES, "self/ns/net": "net:[1]"}
+    marks = [observed(proc, clock).namespace, observed(proc, clock).namespace]
+    proc.files["self/ns/net"] = "net:[2]"
+    marks.append(observed(proc, clock).namespace)
+    assert marks == ["net:[1]", "net:[1]", "net:[2]"]
+
+
+def test_more_interfaces_than_anybody_reads_are_counted(proc: Proc, clock: Clock) -> None:
+    proc.files["net/dev"] = dev(**{f"veth{number}": 1 for number in range(500)})
+    network = observed(proc, clock)
+    assert (len(network.interfaces), network.interfaces_omitted) == (64, 436)
+
+
+def test_the_block_has_the_addresses_and_the_resolvers_beside_the_counters(
+    captured: Path, clock: Clock
+) -> None:
+    proc = LinuxProc(str(captured))
+    addressing = AddressingReader(proc=proc, sys=LinuxProc(str(captured.parent / "sys")), clock=clock)
+    network = KernelNetIntrospector(
+        proc=proc, clock=clock, addressing=addressing, nameservers=lambda: ("10.0.0.53",)
+    ).observe()
+    assert network is not None
+    eth0 = network.interfaces[3]
+    assert (eth0.name, eth0.addresses[0], eth0.mtu, eth0.up) == ("eth0", "192.0.2.2", 1400, True)
+    assert isinstance(eth0.counters, InterfaceCounters)
+    assert network.resolv_conf_nameservers == ("10.0.0.53",)
+    assert network.default_routes[0].gateway == "192.0.2.1"
+    assert network.udp_sockets[0].drops == 47

@@ -242,6 +242,20 @@ def test_fc032_a_huge_command_line_is_cut_and_flagged(
     assert (row.cmdline, row.cmdline_cut) == ("python3 script.py…", True)
 
 
+def test_fc032_a_command_line_is_read_again_when_the_program_changes_its_name_and_now_and_then(
+    table: SubprocessIntrospector, proc: Proc, started: Started
+) -> None:
+    proc.add_process(42, name="sh")
+    table.hear(started())
+    assert only(table).cmdline == "python3 worker.py --stage 1"
+    proc.add_process(42, name="worker")
+    proc.files["42/cmdline"] = "worker\0--ready\0"
+    assert only(table).cmdline == "worker --ready"
+    proc.files["42/cmdline"] = "worker: idle\0\0\0\0"
+    shown = [only(table).cmdline for _ in range(60)]
+    assert (shown[0], shown[-1]) == ("worker --ready", "worker: idle")
+
+
 def test_fc033_cpu_time_that_goes_back_is_stored_as_read_and_marked(
     table: SubprocessIntrospector, proc: Proc, started: Started
 ) -> None:

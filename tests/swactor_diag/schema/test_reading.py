@@ -122,14 +122,14 @@ def test_a_bad_block_costs_that_block() -> None:
     body: dict[str, object] = {
         "process": {"rss_bytes": "many"},
         "subprocess": {"subprocesses": [{"label": "w", "pid": 1, "status": "running"}], "scraped_at_ms": 5},
-        "probes": {"probes": []},
+        "weather": {"celsius": 21},
     }
     read = read_snapshot(snapshot(body))
     assert [problem.where for problem in read.problems] == ["body.process"]
     assert read.body.process is msgspec.UNSET
     assert isinstance(read.body.subprocess, msgspec.Struct)
     assert read.body.subprocess.subprocesses[0].status is SubprocessStatus.RUNNING
-    assert read.body.others == {"probes": {"probes": []}}
+    assert read.body.others == {"weather": {"celsius": 21}}
     assert read.trigger is not None
     assert (read.trigger.kind, read.trigger.data) == (TriggerKind.TRANSITION, "seq-3")
 

@@ -1,0 +1,122 @@
+"""How a host is attached to its network, from captured kernel files and from broken ones."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from msgspec import UNSET
+
+from swactor.abc import Clock
+from swactor_diag.introspect import EmptyProc, LinuxProc, ProcReadError, ProcRoot
+from swactor_diag.introspect.host import (
+    AddressingReader,
+    InterfaceFacts,
+    parse_addresses_v6,
+    parse_local_addresses,
+    parse_routes_v4,
+    parse_routes_v6,
+    parse_sockets,
+)
+
+
+class SettableClock(Clock, Protocol):
+    now_ns: int
+
+
+class Proc(ProcRoot, Protocol):
+    files: dict[str, str | ProcReadError]
+    reads: list[str]
+
+
+ROUTE_HEAD = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+
+
+def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None:
+    reader = AddressingReader(
+        proc=LinuxProc(str(captured)), sys=LinuxProc(str(captured.parent / "sys")), clock=clock
+    )
+    found = reader.read(["lo", "eth0"])
+    assert found.interfaces == {
+        "lo": InterfaceFacts(("127.0.0.1", "::1"), mtu=65536, up=True),
+        "eth0": InterfaceFacts(("192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:1"), mtu=1400, up=True),
+    }
+    assert [(route.family, route.destination, route.gateway, route.interface) for route in found.routes] == [
+        ("v4", "0.0.0.0/0", "192.0.2.1", "eth0"),
+        ("v4", "192.0.2.0/24", UNSET, "eth0"),
+        ("v6", "fd00::/64", UNSET, "eth0"),
+        ("v6", "fe80::/64", UNSET, "eth0"),
+        ("v6", "::/0", "fd00::1", "eth0"),
+    ]
+    assert (found.conntrack_count, found.ipv6_enabled, found.reasons) == (0, True, ())
+    assert [(one.local_addr, one.state, one.rx_queue_bytes, one.drops) for one in found.sockets] == [
+        ("127.0.0.1:7000", "07", 3840, 47),
+        ("127.0.0.1:37426", "07", 0, 0),
+        ("127.0.0.1:39838", "01", 0, 0),
+        ("[::1]:9081", "07", 0, 0),
+    ]
+    assert found.sockets[2].remote_addr == "127.0.0.1:7000"
+
+
+def test_without_any_file_everything_is_absent_with_its_reason(clock: Clock) -> None:
+    found = AddressingReader(proc=EmptyProc(), sys=EmptyProc(), clock=clock).read(["eth0"])
+    assert found.interfaces == {"eth0": InterfaceFacts()}
+    assert (found.conntrack_count, found.ipv6_enabled, found.routes) == (UNSET, UNSET, ())
+    assert "net/route: no such file" in found.reasons
+
+
+def test_what_is_denied_costs_itself(proc: Proc, clock: Clock) -> None:
+    proc.files |= {
+        "net/route": ProcReadError("net/route", "EACCES"),
+        "net/if_inet6": "00000000000000000000000000000001 01 80 10 80       lo\n",
+    }
+    found = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock).read(["lo"])
+    assert "net/route: EACCES" in found.reasons
+    assert found.interfaces["lo"].addresses == ("::1",)
+
+
+def test_it_is_read_again_every_half_minute_and_when_an_interface_comes(
+    proc: Proc, clock: SettableClock
+) -> None:
+    reader = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock)
+    reader.read(["lo"])
+    proc.reads.clear()
+    clock.now_ns += 29_000_000_000
+    reader.read(["lo"])
+    assert proc.reads == []
+    reader.read(["lo", "veth0"])
+    assert "net/route" in proc.reads
+    proc.reads.clear()
+    clock.now_ns += 30_000_000_000
+    reader.read(["lo", "veth0"])
+    assert "net/route" in proc.reads
+
+
+def test_an_address_on_no_known_network_is_told_without_an_interface(proc: Proc, clock: Clock) -> None:
+    proc.files["net/fib_trie"] = "Local:\n  |-- 10.9.8.7\n     /32 host LOCAL\n"
+    found = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock).read(["eth0"])
+    assert (found.local_addresses, found.interfaces["eth0"].addresses) == (("10.9.8.7",), ())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "eth0",
+        "eth0 zz 00 0001 0 0 0 00 0 0 0",
+        "eth0 000200C0 00 0001 0 0 0 mask 0 0 0",
+        "",
+        "a b c d e f g h i",
+    ],
+)
+def test_a_malformed_row_costs_that_row(row: str) -> None:
+    good = "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0"
+    assert [route.destination for route in parse_routes_v4(f"{ROUTE_HEAD}{row}\n{good}\n")] == [
+        "192.0.2.0/24"
+    ]
+    assert list(parse_routes_v6(f"{row}\n")) == []
+    assert list(parse_sockets(f"head\n{row}\n")) == []
+    assert parse_addresses_v6(f"{row}\n") == ()
+    assert parse_local_addresses(f"{row}\n") == ()
+
+
+def test_a_route_that_is_down_leads_nowhere() -> None:
+    assert list(parse_routes_v4(f"{ROUTE_HEAD}eth0 000200C0 00000000 0000 0 0 0 00FFFFFF 0 0 0\n")) == []
