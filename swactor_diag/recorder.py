@@ -94,14 +94,15 @@ class Recorder:
 
     def observe(self, event: Event) -> None:
         """Take note of ``event``. Never raises, never waits."""
-        self._seq += 1
-        self._rows.append((self._seq, self._wall_ms(), event))
-        if len(self._rows) >= self._alarm_at:
+        seq = self._seq = self._seq + 1
+        rows = self._rows
+        rows.append((seq, self._wall_ms(), event))
+        if len(rows) >= self._alarm_at:
             self._grown()
         if type(event) in TRANSITIONS:
             self._due()
             if type(event) is SwimTransition and self._on_swim_transition is not None:
-                self._on_swim_transition(self._seq)
+                self._on_swim_transition(seq)
 
     def _grown(self) -> None:
         self._alarm_at = self._waiting_max + 1
