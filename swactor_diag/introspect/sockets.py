@@ -45,10 +45,7 @@ class ThreadResolver:
             busy = Resolved(error=f"{LOOKUPS_MAX} lookups have not been answered yet")
             self._loop.call_soon(lambda: asked.answer(busy))
         else:
-            self._under_way += 1
-            threading.Thread(
-                target=self._look_up, args=(host, asked), name=f"look up {host}", daemon=True
-            ).start()
+            self._start(host, asked)
         return asked
 
     def nameservers(self) -> tuple[str, ...]:
@@ -58,6 +55,18 @@ class ThreadResolver:
                 return parse_nameservers(file.read(_READ_BYTES_MAX))
         except OSError:
             return ()
+
+    def _start(self, host: str, asked: "_Asked") -> None:
+        thread = threading.Thread(
+            target=self._look_up, args=(host, asked), name=f"look up {host}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there can be no more threads
+            failed = Resolved(error=str(error))
+            self._loop.call_soon(lambda: asked.answer(failed))
+        else:
+            self._under_way += 1  # taken back on the loop, so never before this
 
     def _look_up(self, host: str, asked: "_Asked") -> None:
         """In a thread of its own."""

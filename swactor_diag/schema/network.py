@@ -60,7 +60,9 @@ class Probe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether one port of one host can be reached from here; says nothing about other ports."""
 
     target: Annotated[str, Meta(description="Label.")]
-    kind: Annotated[str, Meta(description="udp_echo, tcp_relay; the original also wrote udp_relay, stun.")]
+    kind: Annotated[
+        str, Meta(description="udp_echo, tcp_relay; the original also wrote udp_relay, stun.")
+    ] = "unknown"
     host: str | UnsetType = UNSET
     port: int | UnsetType = UNSET
     protocol: Annotated[str | UnsetType, Meta(description="udp or tcp.")] = UNSET
