@@ -4,7 +4,8 @@
 #   make demo                          run a three-stage pipeline on this machine, end with its bundle
 #   make demo PROMPT="What is a relay?"
 #   make test                          format, lint, types, layers, tests
-#   make docs                          write the tables of the documentation that follow from the code
+#   make docs                          write the tables of the documentation that follow from the code, and the
+#                                      JSON Schema of bundles (also: make schema)
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
 #   make bench-diag                    the same for the flight recorder
@@ -15,7 +16,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench bench-process bench-diag clean
+.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -77,7 +78,7 @@ tests: $(VENV)/installed-dev
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-docs: $(VENV)/installed
+docs schema: $(VENV)/installed
 	@$(BIN)/python -m docs.tables
 
 bench: $(VENV)/installed-bench

@@ -17,12 +17,12 @@ from pathlib import Path
 if not __package__:  # started as a file: its packages lie beside its folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benches import capture
+from benches import capture, recorder
 from benches.measure import Progress
 from benches.report import Row, as_json, print_rows
 from benches.turns import Run
 
-MODULES = (capture,)
+MODULES = (capture, recorder)
 """Each has ``STEPS`` (by name: text and step) and ``HEADINGS`` of its sections, in the order of the table."""
 STEPS = {name: step for module in MODULES for name, (_, step) in module.STEPS.items()}
 TEXTS = {name: text for module in MODULES for name, (text, _) in module.STEPS.items()}

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from docs import records
 from docs.pages import PAGES, with_parts
 from swactor import (
     ActorRef,
@@ -91,9 +92,19 @@ def limits() -> str:
 
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "actors.md": {"limits": limits},
+    "records.md": {
+        "boot": records.boot,
+        "events": records.events,
+        "snapshot": records.snapshot,
+        "manifest": records.manifest,
+        "parts": records.parts,
+    },
     "supervision.md": {"restarts": restarts, "orders": orders, "delays": delays},
 }
 """Every generated part, by page and name."""
+
+FILES: Mapping[str, Callable[[], str]] = {"bundle.schema.json": records.schema_file}
+"""Every file that is generated as a whole, by name."""
 
 
 def written(page: Path) -> str:
@@ -114,3 +125,5 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 if __name__ == "__main__":
     for name in PARTS:
         (PAGES / name).write_text(written(PAGES / name), encoding="utf-8")
+    for name, make in FILES.items():
+        (PAGES / name).write_text(make(), encoding="utf-8")

@@ -1,17 +1,18 @@
 """Who this process is, from its environment and from what is installed.
 
-Owns: which variable fills which field of the boot record, and the rule that blank means absent. Versions come
-from the installed distributions, never from a literal. Pure but for reading those.
+Owns: which variable fills which field of the boot record, the rule that blank means absent, and how a
+launcher hands on what it knows of a rented machine. Pure but for asking what is installed (``installed``).
 Not here: the record (``schema.boot``); the environment itself (it is given as a mapping).
 """
 
 import platform
+import re
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
 from swactor.abc import Clock, RandomStream
+from swactor_diag.installed import installed_commit, installed_version
 from swactor_diag.schema.boot import SCHEMA_VERSION, Identity
 from swactor_diag.schema.ids import check_id, short_id
 
@@ -25,15 +26,46 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str | None = None
     python_version: str | None = None
     os_version: str | None = None
+    git_sha: str | None = None
 
 
-def machine_facts(*, pid: int | None = None) -> MachineFacts:
-    """Return the facts of the machine this runs on."""
+class RentalFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider said about a rented machine when the lease was made: all of it, or nothing.
+
+    The machine itself cannot know all of this: whoever leased it passes `environ` to the container.
+
+    Raises:
+        ValueError: a fact is blank. A lease whose facts are not known yet is not ready to be used.
+    """
+
+    contract_id: str
+    public_ip: str
+    country: str
+    datacenter_id: str
+
+    def __post_init__(self) -> None:
+        blank = [name for name in self.__struct_fields__ if not getattr(self, name).strip()]
+        if blank:
+            raise ValueError(f"facts of a rental must not be blank: {', '.join(blank)}")
+
+    def environ(self) -> dict[str, str]:
+        """Return the variables that a node on that machine has to be started with."""
+        return {
+            "SWACTOR_DIAG_VASTAI_CONTRACT_ID": self.contract_id,
+            "SWACTOR_DIAG_HOST_IP_PUBLIC": self.public_ip,
+            "SWACTOR_DIAG_HOST_COUNTRY": self.country,
+            "SWACTOR_DIAG_DATACENTER_ID": self.datacenter_id,
+        }
+
+
+def machine_facts(*, pid: int | None = None, distribution: str = "swactor") -> MachineFacts:
+    """Return the facts of the machine this runs on, and the commit that ``distribution`` is from."""
     return MachineFacts(
         pid=pid,
         hostname=platform.node() or None,
         python_version=platform.python_version(),
         os_version=f"{platform.system()} {platform.release()}",
+        git_sha=installed_commit(distribution),
     )
 
 
@@ -56,7 +88,10 @@ def identity_from_env(
 ) -> Identity:
     """Return the identity of this process start.
 
-    Arguments win over ``SWACTOR_DIAG_*`` variables; ``HOSTNAME`` wins over the machine's own name.
+    Arguments win over ``SWACTOR_DIAG_*`` variables; ``HOSTNAME`` wins over the machine's own name, and what
+    the installation says about its commit wins over ``SWACTOR_DIAG_GIT_SHA``. On a machine of vast.ai the
+    provider's own variables name contract and address when nobody passed them on: a node there never looks
+    like one at home.
 
     Raises:
         IdError: the run id or the node id cannot be used in paths.
@@ -65,6 +100,7 @@ def identity_from_env(
     env = {name: value.strip() for name, value in environ.items() if value.strip()}
     facts = machine or MachineFacts()
     stage_index, stage_count = _stage(env)
+    rental = _rental_by_provider(env)
     role = role or env.get("SWACTOR_DIAG_NODE_ROLE", "node")
     label = env.get("SWACTOR_DIAG_RELAY_LABEL") if role == "relay" else None
     return Identity(
@@ -74,17 +110,17 @@ def identity_from_env(
         stage_index=stage_index,
         stage_count=stage_count,
         run_id=check_id(run_id or env.get("SWACTOR_DIAG_RUN_ID", DEFAULT_RUN_ID), what="run id"),
-        vastai_contract_id=env.get("SWACTOR_DIAG_VASTAI_CONTRACT_ID"),
-        host_ip_public=env.get("SWACTOR_DIAG_HOST_IP_PUBLIC"),
+        vastai_contract_id=env.get("SWACTOR_DIAG_VASTAI_CONTRACT_ID") or rental.get("contract_id"),
+        host_ip_public=env.get("SWACTOR_DIAG_HOST_IP_PUBLIC") or rental.get("public_ip"),
         host_country=env.get("SWACTOR_DIAG_HOST_COUNTRY"),
         datacenter_id=env.get("SWACTOR_DIAG_DATACENTER_ID"),
         hostname=label or env.get("HOSTNAME") or facts.hostname,
         container_id=env.get("CONTAINER_ID"),
         process_start_unix_ms=clock.wall_ms(),
         binary_version=installed_version("swactor"),
-        git_sha=env.get("SWACTOR_DIAG_GIT_SHA"),
+        git_sha=facts.git_sha or env.get("SWACTOR_DIAG_GIT_SHA"),
         iroh_version=iroh_version or None,
-        home_relay_url_at_boot=home_relay_url or None,
+        home_relay_url_at_boot=home_relay_url or env.get("SWACTOR_IROH_RELAY_URL"),
         boot_id=check_id(boot_id, what="boot id"),
         schema_version=SCHEMA_VERSION,
         swactor_version=installed_version("swactor"),
@@ -94,12 +130,13 @@ def identity_from_env(
     )
 
 
-def installed_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, or None when it is not installed."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
+def _rental_by_provider(env: Mapping[str, str]) -> dict[str, str]:
+    """What vast.ai itself tells a container: its contract by a label ``C.<number>``, its public address."""
+    label = re.fullmatch(r"C\.(?P<contract>[0-9]+)", env.get("VAST_CONTAINERLABEL", ""))
+    if label is None:
+        return {}
+    address = env.get("PUBLIC_IPADDR")
+    return {"contract_id": label["contract"]} | ({} if address is None else {"public_ip": address})
 
 
 def _stage(env: Mapping[str, str]) -> tuple[int | None, int | None]:

@@ -5,6 +5,7 @@ Owns: `Ports`, the production ones, and where a node's spool lies. Not here: the
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 from swactor import SystemClock, SystemRandom, ThreadWatchdog
 from swactor.abc import Clock, Loop, Random, Watchdog
 from swactor.cluster.transport import Transport
+from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.sink import Sink
-from swactor_diag.delivery.spool import DiskSpool, MemorySpool, Spool
+from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import MachineFacts, machine_facts
 from swactor_diag.introspect import (
     EmptyProc,
@@ -77,16 +79,25 @@ class Ports:
 
 
 def production_ports(
-    environ: Mapping[str, str], *, pid: int, transport: Transport | None = None, token: str | None = None
+    environ: Mapping[str, str],
+    *,
+    pid: int | None = None,
+    transport: Transport | None = None,
+    token: str | None = None,
+    distribution: str = "swactor",
 ) -> Ports:
     """Return the ports of a real node: the machine's clock, /proc, children, and the collector it is told of.
 
     Args:
         environ: ``SWACTOR_DIAG_COLLECTOR_URL`` names the collector; without it nothing is shipped.
             ``SWACTOR_DIAG_SPOOL_DIR`` names the folder of the spool.
-        pid: of this process.
+        pid: of this process, which it is by default.
         transport: to the other nodes, if there are any.
         token: that the collector wants to see.
+        distribution: whose commit is the program's.
+
+    Raises:
+        SinkAddressError: ``SWACTOR_DIAG_COLLECTOR_URL`` is no address.
     """
     from swactor_diag.delivery.http import HttpSink  # here: a simulation must not load HTTP
     from swactor_diag.introspect.sockets import SocketProber, ThreadResolver
@@ -110,7 +121,7 @@ def production_ports(
         spool_root=Path(spool) if spool else None,
         interpreter=python_facts,
         environ=environ,
-        machine=machine_facts(pid=pid),
+        machine=machine_facts(pid=os.getpid() if pid is None else pid, distribution=distribution),
     )
 
 

@@ -50,6 +50,12 @@ LIFECYCLE: frozenset[type[Event]] = frozenset(
 )
 """Never dropped here: each happens a bounded number of times in a life of something."""
 
+TRANSITIONS: frozenset[type[Event]] = frozenset({RelaySessionStateChanged, SwimTransition})
+"""Due at once: what follows one is often the end of the node that saw it."""
+
+BATCH_EVENTS = 512
+"""So many waiting events are due at once, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Noted:
@@ -72,20 +78,42 @@ class Recorder:
         self._folded = 0
         self._reachability = ReachabilityLog()
         self._dropped: Counter[str] = Counter()
-        self._on_transition: Callable[[int], None] | None = None
+        self._on_swim_transition: Callable[[int], None] | None = None
+        self._on_due: Callable[[], None] | None = None
+        self._is_due = False
+        self._alarm_at = min(BATCH_EVENTS, waiting_max + 1)
 
     def call_on_transition(self, callback: Callable[[int], None] | None) -> None:
         """Call ``callback`` with the number of each SwimTransition; it only takes note, as we do."""
-        self._on_transition = callback
+        self._on_swim_transition = callback
+
+    def call_when_due(self, callback: Callable[[], None] | None) -> None:
+        """Call ``callback`` once before the next `take`, as soon as somebody should; it only takes note."""
+        self._on_due = callback
+        self._is_due = False
 
     def observe(self, event: Event) -> None:
         """Take note of ``event``. Never raises, never waits."""
-        self._seq += 1
-        self._rows.append((self._seq, self._wall_ms(), event))
+        seq = self._seq = self._seq + 1
+        rows = self._rows
+        rows.append((seq, self._wall_ms(), event))
+        if len(rows) >= self._alarm_at:
+            self._grown()
+        if type(event) in TRANSITIONS:
+            self._due()
+            if type(event) is SwimTransition and self._on_swim_transition is not None:
+                self._on_swim_transition(seq)
+
+    def _grown(self) -> None:
+        self._alarm_at = self._waiting_max + 1
         if len(self._rows) > self._waiting_max:
             self._shed()
-        if type(event) is SwimTransition and self._on_transition is not None:
-            self._on_transition(self._seq)
+        self._due()
+
+    def _due(self) -> None:
+        if self._on_due is not None and not self._is_due:
+            self._is_due = True
+            self._on_due()
 
     @property
     def seq(self) -> int:
@@ -105,6 +133,8 @@ class Recorder:
     def take(self, events_max: int) -> list[Noted]:
         """Remove and return the oldest events, at most ``events_max``."""
         self._fold()
+        self._is_due = False
+        self._alarm_at = min(BATCH_EVENTS, self._waiting_max + 1)
         taken, self._rows = self._rows[:events_max], self._rows[events_max:]
         self._folded = len(self._rows)
         return [Noted(*row) for row in taken]

@@ -33,6 +33,11 @@ from swactor_diag.schema.snapshot import SnapshotEnvelope, Trigger, TriggerKind
 ROUNDS_BETWEEN_TRIES = 12
 """An introspector that owes an answer is asked again only after so many rounds."""
 
+_WEIGHT = {
+    kind: at for at, kind in enumerate((TriggerKind.PERIODIC, TriggerKind.ON_DEMAND, TriggerKind.TRANSITION))
+}
+"""What is wanted during a round is one next one, named by the heaviest: only a transition names an event."""
+
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot(Request[bytes]):
@@ -158,7 +163,7 @@ class Snapshotter(Actor[SnapshotterMessage]):
         """Begin a round, or remember to when the one under way has ended."""
         if self._round is None:
             self._begin(ctx, trigger)
-        elif self._next is None or trigger.kind is not TriggerKind.PERIODIC:
+        elif self._next is None or _WEIGHT[trigger.kind] >= _WEIGHT[self._next.kind]:
             self._next = trigger
 
     def _begin(self, ctx: Context[SnapshotterMessage], trigger: Trigger) -> None:

@@ -4,10 +4,11 @@ Owns: which actors there are, their order (the shipper first, so that it stops l
 still say), how long each may take to stop. Not here: what any of them does.
 
 ``DiagnosticsSupervisor`` is a plain `Supervisor` with ONE_FOR_ONE: an introspector that crashes is started
-again and nobody else notices. When its budget is spent the tree ends and the watched actors go on.
+again, more and more slowly, and nobody else notices.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,18 +18,21 @@ from swactor import (
     ActorRef,
     ActorSystem,
     AskTimeoutError,
+    Backoff,
     ChildSpec,
     Event,
     GetChild,
+    RestartBudget,
     Strategy,
     Supervisor,
 )
 from swactor.abc import Clock
+from swactor.cluster.transport import Transport
 from swactor_diag.delivery.batches import BatchMaker
 from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipperFigures, ShipSnapshot
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
-from swactor_diag.identity import new_boot_id
+from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.introspect import EmptyProc, Introspector, introspector_actor
 from swactor_diag.introspect.actors import ActorsIntrospector
 from swactor_diag.introspect.cluster import ClusterSurfaces
@@ -42,7 +46,7 @@ from swactor_diag.introspect.rental import RentalIntrospector
 from swactor_diag.introspect.subprocesses import SubprocessIntrospector
 from swactor_diag.introspect.swim import SwimIntrospector
 from swactor_diag.introspect.transport import TransportIntrospector
-from swactor_diag.ports import Ports, open_spool
+from swactor_diag.ports import Ports, open_spool, production_ports
 from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.reading import Snapshot, read_snapshot
@@ -50,6 +54,11 @@ from swactor_diag.snapshotter import SnapshotNumbers, Snapshotter, SnapshotWante
 
 SHIPPER = "shipper"
 SNAPSHOTTER = "snapshotter"
+
+BACKOFF = Backoff(first_s=0.1, limit_s=30.0)
+BUDGET = RestartBudget(restarts_max=2_000, period_s=600.0)
+"""Never spent with this backoff: a child has at most 50 restarts in the period. One that fails for ever is
+tried every 15 to 30 s, since giving up would take the others down with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +166,8 @@ class Diagnostics:
         specs.append(self._snapshotter_spec(identity, [introspector.name for introspector in installed]))
         system.attach(recorder)
         self._supervisor = await system.spawn(
-            Supervisor(specs, strategy=Strategy.ONE_FOR_ONE), name="diagnostics"
+            Supervisor(specs, strategy=Strategy.ONE_FOR_ONE, budget=BUDGET, backoff=BACKOFF),
+            name="diagnostics",
         )
         for spec in specs:
             self._refs[spec.id] = await self._supervisor.ask(GetChild(spec.id))
@@ -182,6 +192,51 @@ class Diagnostics:
             spool=None if ports.sink is None else open_spool(ports.spool_root, identity),
             config=config,
         )
+
+    @classmethod
+    async def from_env(
+        cls,
+        system: ActorSystem,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        node_id: str | None = None,
+        role: str | None = None,
+        transport: Transport | None = None,
+        introspectors: Sequence[Introspector[object]] = (),
+        token: str | None = None,
+        config: DiagnosticsConfig | None = None,
+    ) -> Self:
+        """Start as the environment says: identity, collector and spool from ``SWACTOR_DIAG_*`` variables.
+
+        Args:
+            system: that is observed.
+            environ: the variables; without ``SWACTOR_DIAG_COLLECTOR_URL`` nothing is shipped.
+            node_id: by default that of the ``transport``, else a new one.
+            role: wins over ``SWACTOR_DIAG_NODE_ROLE``.
+            transport: to the other nodes, if there are any; it says what it is linked with.
+            introspectors: besides the standard ones.
+            token: that the collector wants to see.
+            config: rhythms and limits.
+
+        Raises:
+            SinkAddressError: the collector's address is none.
+            IdError: the run id or the node id cannot be used in paths.
+            ValueError: stage index and count are not both numbers, or only one of them is there.
+        """
+        ports = production_ports(environ, transport=transport, token=token)
+        random = system.random.stream("diagnostics", "identity")
+        if node_id is None:
+            node_id = random.token(32).hex() if transport is None else transport.node_id
+        identity = identity_from_env(
+            environ,
+            node_id,
+            clock=system.clock,
+            boot_id=new_boot_id(random),
+            role=role,
+            machine=ports.machine,
+            iroh_version=None if transport is None else dict(transport.facts().versions).get("iroh"),
+        )
+        return await cls.from_ports(system, identity, ports=ports, introspectors=introspectors, config=config)
 
     @property
     def subprocesses(self) -> ActorRef[object]:

@@ -16,6 +16,7 @@ from swactor.relay import RelayConfig, RelayConfigError
 from swactor.relay.server import RelayServer
 from swactor_diag.cli._service import StopSignal, announce, read_token
 from swactor_diag.cli.console import CommandError, Exit, say
+from swactor_diag.delivery.sink import SinkAddressError
 from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.introspect.relay_server import RelayServerIntrospector
 from swactor_diag.ports import production_ports
@@ -55,7 +56,7 @@ def serve(options: RelayOptions) -> None:
             admin_token=read_token(options.admin_token_file),
         )
         anyio.run(_serve, config, options)
-    except (RelayConfigError, IdError) as exc:
+    except (RelayConfigError, IdError, SinkAddressError) as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
 
 

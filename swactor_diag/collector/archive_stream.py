@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from swactor_diag.collector.storage import StorageError
+
 _BLOCK = 512
 _RECORD = 10_240
 _PIECE_BYTES = 256 * 1024
@@ -21,18 +23,18 @@ _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One entry of the archive: a folder, or a file of ``size_bytes`` that ``read`` returns when needed."""
+    """One entry of the archive: a folder, or a file of ``size_bytes`` that ``read`` yields when needed."""
 
     path: str
     size_bytes: int = 0
-    read: Callable[[], bytes] | None = None
+    read: Callable[[], Iterable[bytes]] | None = None
 
 
 def stream_archive(members: Iterable[Member]) -> Iterator[bytes]:
     """Yield the archive in pieces of about 256 KiB.
 
     Raises:
-        ValueError: a file is not as long as its member said; the archive cannot be finished.
+        StorageError: a file is not as long as its member said; the archive cannot be finished.
     """
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     check = 0
@@ -58,14 +60,15 @@ def _tar_blocks(members: Iterable[Member]) -> Iterator[bytes]:
         yield header
         if member.read is None:
             continue
-        data = member.read()
-        if len(data) != member.size_bytes:
-            raise ValueError(
-                f"{member.path} has {len(data)} bytes, not the {member.size_bytes} it had before"
-            )
-        padded = len(data) + -len(data) % _BLOCK
-        written += padded
-        yield data.ljust(padded, b"\0")
+        size = 0
+        for piece in member.read():
+            size += len(piece)
+            yield piece
+        if size != member.size_bytes:
+            raise StorageError(f"{member.path} has {size} bytes, not the {member.size_bytes} it had before")
+        padding = -size % _BLOCK
+        written += size + padding
+        yield bytes(padding)
     # Two empty blocks end a tar; readers expect the whole to fill up its last record.
     end = written + 2 * _BLOCK
     yield bytes(2 * _BLOCK + -end % _RECORD)

@@ -13,14 +13,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from swactor_diag.collector.hints import Hints
-from swactor_diag.collector.staging import StagedFile, Staging, check_json
+from swactor_diag.collector.run_index import RunCounts, RunIndex
+from swactor_diag.collector.seen import checksum
+from swactor_diag.collector.staging import Staging, check_json
 from swactor_diag.collector.storage import Storage
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 
 LIVE_WINDOW_MS = 15_000
 """A node that was silent for longer is not waited for when its run ends: three periodic snapshots."""
+
+RUNS_KNOWN_MAX = 1_000
+"""Runs in the index; the one unused for longest is forgotten, and read again at need."""
 
 
 class RefusedError(Exception):
@@ -34,51 +38,32 @@ class RefusedError(Exception):
         self.code, self.status = code, status
 
 
-class NodeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of one node; times by the collector's clock, None when nobody recorded them."""
-
-    node_id: str
-    boot_recorded: bool
-    event_batches: int
-    snapshots: int
-    finalize_recorded: bool
-    first_record_at_ms: int | None
-    last_record_at_ms: int | None
-
-
-class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of one run."""
-
-    run_id: str
-    run_start_collector_ms: int | None
-    run_end_collector_ms: int | None
-    finalize_received: bool
-    nodes: tuple[NodeCounts, ...]
-
-
 class Ingest:
-    """Accepts the records of many runs into one storage. One `Ingest` writes to a storage at a time."""
+    """Accepts the records of many runs into one storage."""
 
-    def __init__(self, storage: Storage, *, live_window_ms: int = LIVE_WINDOW_MS) -> None:
-        self.staging = Staging(storage)
+    def __init__(
+        self, storage: Storage, *, writer: str = "main", live_window_ms: int = LIVE_WINDOW_MS
+    ) -> None:
+        self.staging = Staging(storage, writer=writer)
         self._live_window_ms = live_window_ms
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, RunIndex] = {}
 
     def accept(self, record: Outgoing, recv_ms: int, *, send_ms: int = 0) -> Answer:
         """Store ``record`` unless it is stored already, and return the answer for its sender.
 
-        When this returns, the record is in the storage. A finalize also queues a hint for every node of the
-        run; its answer has no bundle path yet (see `when_settled`).
+        When this returns, the record is in the storage, and lasts there if the storage does not ask for a
+        `flush`. A finalize also queues a hint for every node of the run; its answer has no bundle path yet
+        (see `when_settled`).
 
         Raises:
             RefusedError: the ids are not ids, the body is not JSON, or the batch id is that of another body.
             StorageError: it could not be stored; sending it again later may help.
         """
-        body = record.body or b"null"
         _check_ids(record)
-        on_demand = _check_body(record.kind, body)
-        run = self._run(record.run_id, create=True)
-        self._store(run, record, body, recv_ms)
+        record = record if record.body else msgspec.structs.replace(record, body=b"null")
+        on_demand = _check_body(record.kind, record.body)
+        run = self._run(record.run_id)
+        self._store(run, record, recv_ms)
         node = run.nodes[record.node_id]
         node.seen_ms = max(node.seen_ms, recv_ms)
         if on_demand:
@@ -95,29 +80,65 @@ class Ingest:
         run.notify_when_settled()
         return answer
 
-    def _store(self, run: "_Run", record: Outgoing, body: bytes, recv_ms: int) -> None:
-        node = run.nodes.get(record.node_id)
-        known = None if node is None else node.files.get((record.kind, record.batch_id))
-        if known is not None:
-            stored = self.staging.read_whole(known)
-            if isinstance(stored, bytes):
-                if stored == body:
-                    return
-                message = f"batch {record.batch_id} is stored with another body"
-                raise RefusedError("batch_conflict", message, status=422)
-            # What is stored was damaged from outside: the sender's copy mends it, under the same name.
-            self.staging.write(known, body)
-            return
-        file = StagedFile(
-            run_id=record.run_id,
-            node_id=record.node_id,
-            kind=record.kind,
-            batch_id=record.batch_id,
-            recv_ms=recv_ms,
-            size_bytes=len(body),
-        )
-        self.staging.write(file, body)
-        run.add(file)
+    def _store(self, run: RunIndex, record: Outgoing, recv_ms: int) -> None:
+        known = run.known(record)
+        if known is None:
+            self.staging.append(record, recv_ms=recv_ms)
+            self._runs[record.run_id] = run
+            run.add(
+                record.node_id,
+                record.kind,
+                record.batch_id,
+                recv_ms=recv_ms,
+                sum_of_body=checksum(record.body),
+            )
+        elif known != checksum(record.body):
+            message = f"batch {record.batch_id} is stored with another body"
+            raise RefusedError("batch_conflict", message, status=422)
+
+    def flush(self) -> None:
+        """Make what was accepted so far last; to be called before any of it is acknowledged.
+
+        Raises:
+            StorageError: it does not last; call `drop_unflushed`, acknowledge nothing.
+        """
+        self.staging.storage.flush()
+
+    def drop_unflushed(self) -> None:
+        """Forget what does not last, so that it is stored when it is sent again."""
+        self._runs.clear()
+        self.staging.drop_unflushed()
+
+    def is_known(self, run_id: str) -> bool:
+        """Return whether the run is in the index, so that accepting a record of it takes no time."""
+        return run_id in self._runs
+
+    def load(self, run_id: str) -> RunIndex:
+        """Read what is stored of a run, for `learn`. Takes as long as reading it; any thread may do it."""
+        run = RunIndex(run_id)
+        for portion in self.staging.portions(self.staging.list(run_id)):
+            for record in portion.records:
+                body = self.staging.read(record)
+                if isinstance(body, bytes):  # a repeat of what is damaged is welcome
+                    run.add(
+                        record.node_id,
+                        record.kind,
+                        record.batch_id,
+                        recv_ms=record.recv_ms,
+                        sum_of_body=checksum(body),
+                    )
+        return run
+
+    def learn(self, run: RunIndex) -> None:
+        """Put what `load` returned into the index, unless the run is known by now."""
+        if run.nodes and run.run_id not in self._runs:
+            self._forget_the_idle()
+            self._runs[run.run_id] = run
+
+    def delete(self, run_id: str) -> None:
+        """Remove everything that is stored of a run."""
+        self._runs.pop(run_id, None)
+        self.staging.delete(run_id)
 
     def outstanding(self, run_id: str) -> tuple[str, ...]:
         """Return the live nodes whose snapshot for the last finalize has not come yet."""
@@ -131,97 +152,37 @@ class Ingest:
 
     def runs(self) -> tuple[RunCounts, ...]:
         """Return every stored run, sorted by id."""
-        return tuple(self._run(run_id).counts() for run_id in self.staging.run_ids())
+        return tuple(self.counts(run_id) for run_id in self.staging.run_ids())
 
-    def has_run(self, run_id: str) -> bool:
-        """Return whether anything of ``run_id`` is stored; false for what is no id."""
-        return self.staging.has_run(run_id)
+    def counts(self, run_id: str) -> RunCounts:
+        """Return what is stored of one run."""
+        return self._run(run_id).counts()
 
-    def _run(self, run_id: str, *, create: bool = False) -> "_Run":
+    def seen_ms(self, run_id: str) -> int | None:
+        """Return when something of the run was received last, as far as this process knows."""
         run = self._runs.get(run_id)
+        return None if run is None else max((node.seen_ms for node in run.nodes.values()), default=None)
+
+    def _run(self, run_id: str) -> RunIndex:
+        run = self._runs.pop(run_id, None)
         if run is None:
-            run = _Run(run_id)
-            staged = self.staging.scan(run_id)
-            for file in staged.files:
-                run.add(file)
-            if create or staged.files:
-                self._runs[run_id] = run
+            run = self.load(run_id)
+            self._forget_the_idle()
+        if run.nodes:
+            self._runs[run_id] = run  # last: used most recently
         return run
+
+    def _forget_the_idle(self) -> None:
+        """Make room in the index; what is forgotten is read again when it is needed."""
+        idle = [run_id for run_id, run in self._runs.items() if not run.settled]
+        for run_id in idle[: max(0, len(idle) - RUNS_KNOWN_MAX + 1)]:
+            self.staging.close_segment(run_id)
+            del self._runs[run_id]
 
 
 def unnamed_batch_id(body: bytes) -> str:
     """Return a batch id for a sender that gives none: equal bytes are one batch."""
     return f"unnamed-{hashlib.sha256(body).hexdigest()[:32]}"
-
-
-class _Node:
-    """The index of one node's files."""
-
-    def __init__(self) -> None:
-        self.files: dict[tuple[RecordKind, str], StagedFile] = {}
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
-        self.seen_ms = 0
-
-    def touch(self, recv_ms: int) -> None:
-        self.first_ms = recv_ms if self.first_ms is None else min(self.first_ms, recv_ms)
-        self.last_ms = recv_ms if self.last_ms is None else max(self.last_ms, recv_ms)
-        self.seen_ms = max(self.seen_ms, recv_ms)
-
-    def count(self, kind: RecordKind) -> int:
-        return sum(1 for found, _ in self.files if found is kind)
-
-
-class _Run:
-    """The index of one run, and its hints."""
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.nodes: dict[str, _Node] = {}
-        self.hints = Hints()
-        self.settled: list[Callable[[], None]] = []
-
-    def add(self, file: StagedFile) -> None:
-        node = self.nodes.setdefault(file.node_id, _Node())
-        node.files[file.kind, file.batch_id] = file
-        if file.recv_ms is not None:
-            node.touch(file.recv_ms)
-
-    def live(self, since_ms: int) -> list[str]:
-        return [
-            node_id
-            for node_id, node in self.nodes.items()
-            if node.seen_ms >= since_ms and not node.count(RecordKind.FINALIZE)
-        ]
-
-    def notify_when_settled(self) -> None:
-        if self.settled and not self.hints.outstanding():
-            waiting, self.settled = self.settled, []
-            for callback in waiting:
-                callback()
-
-    def counts(self) -> RunCounts:
-        nodes = tuple(
-            NodeCounts(
-                node_id=node_id,
-                boot_recorded=node.count(RecordKind.BOOT) > 0,
-                event_batches=node.count(RecordKind.EVENTS),
-                snapshots=node.count(RecordKind.SNAPSHOT),
-                finalize_recorded=node.count(RecordKind.FINALIZE) > 0,
-                first_record_at_ms=node.first_ms,
-                last_record_at_ms=node.last_ms,
-            )
-            for node_id, node in sorted(self.nodes.items())
-        )
-        starts = [node.first_record_at_ms for node in nodes if node.first_record_at_ms is not None]
-        ends = [node.last_record_at_ms for node in nodes if node.last_record_at_ms is not None]
-        return RunCounts(
-            run_id=self.run_id,
-            run_start_collector_ms=min(starts, default=None),
-            run_end_collector_ms=max(ends, default=None),
-            finalize_received=any(node.finalize_recorded for node in nodes),
-            nodes=nodes,
-        )
 
 
 class _Trigger(msgspec.Struct):

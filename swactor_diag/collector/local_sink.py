@@ -8,7 +8,7 @@ Not here: HTTP (``routes`` on this side, ``swactor_diag.delivery`` on the other)
 import msgspec
 
 from swactor.abc import Clock, Loop, Waiter
-from swactor_diag.collector.bundle import store_bundle
+from swactor_diag.collector.canonical import store_bundle
 from swactor_diag.collector.ingest import Ingest, RefusedError
 from swactor_diag.collector.storage import StorageError
 from swactor_diag.delivery.sink import RecordRefusedError, SinkUnavailableError
@@ -48,7 +48,7 @@ class LocalSink:
         deadline = self._loop.call_later(self._finalize_wait_s, lambda: settled.set(None))
         await settled.wait()
         deadline.cancel()
-        path = store_bundle(self._ingest.staging.storage, record.run_id)
+        path = store_bundle(self._ingest.staging, record.run_id)
         clock = msgspec.structs.replace(answer.clock, collector_send_ms=max(self._clock.wall_ms(), recv_ms))
         return msgspec.structs.replace(answer, clock=clock, bundle_path=path)
 

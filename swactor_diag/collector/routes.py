@@ -15,7 +15,8 @@ from aiohttp import web
 
 from swactor.abc import Clock
 from swactor_diag.collector.body_limits import BodyCollector, BodyError
-from swactor_diag.collector.bundle import Bundle, BundleError, store_bundle
+from swactor_diag.collector.bundle import Bundle, BundleError
+from swactor_diag.collector.canonical import store_bundle
 from swactor_diag.collector.config import CollectorConfig
 from swactor_diag.collector.ingest import Ingest, RefusedError, unnamed_batch_id
 from swactor_diag.collector.storage import StorageError, StorageFullError
@@ -114,7 +115,7 @@ class Routes:
         except TimeoutError:
             # Bounded on purpose: a node that is gone must not keep the run from its bundle.
             pass
-        return await asyncio.to_thread(store_bundle, self._ingest.staging.storage, run_id)
+        return await asyncio.to_thread(store_bundle, self._ingest.staging, run_id)
 
     async def _bundle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -122,7 +123,7 @@ class Routes:
         except IdError as exc:
             raise RefusedError("invalid_id", str(exc)) from exc
         try:
-            bundle = await asyncio.to_thread(Bundle, self._ingest.staging.storage, run_id)
+            bundle = await asyncio.to_thread(Bundle, self._ingest.staging, run_id)
         except BundleError as exc:
             return _error(404, code="unknown_run", message=str(exc))
         self._set_aside[run_id] = len(bundle.manifest.set_aside or ())

@@ -1,18 +1,26 @@
-"""How the records of a run lie in a storage: one file a batch, whose name says everything but the body.
+"""How the records of a run lie in a storage, and how they are found again.
 
-Owns: the layout ``<run>/<node>/<kind>-<batch id>@<receive time>.json``, reading it back after any restart,
-and naming what is there but cannot be used. Not here: which records are accepted (see ``ingest``), the
-archive (see ``bundle``).
+Owns: the layout, appending to it, reading it back after any restart, and naming what is there but cannot be
+used. Not here: the bytes of a record (``segments``), which records are accepted (``ingest``), the archive
+(``bundle``).
 
-Folders that are not runs start with ``@``, which no id can: a run called ``bundles`` collides with nothing.
-Files of the original (``<kind>-<number>.json``) are read too; they have no receive time.
+    <run>/@log/<writer>-<number>.seg          what collectors write: many records a file, see ``segments``
+    <run>/<node>/<kind>-<batch id>.json       one record, as the original's collectors and people leave it
+
+Names that are no ids start with ``@``: a run called ``bundles`` collides with nothing.
 """
 
+import hashlib
 import re
+import zlib
 from collections.abc import Iterator
+from functools import partial
+from threading import Lock
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from swactor_diag.collector.segments import Damage, Frame, encode_frame, read_frames
 from swactor_diag.collector.storage import (
     Entry,
     EntryKind,
@@ -20,21 +28,23 @@ from swactor_diag.collector.storage import (
     StorageError,
     StorageMissingError,
     StoragePath,
+    StorageTakenError,
 )
-from swactor_diag.schema.ids import IdError, check_id
+from swactor_diag.schema.ids import check_id, is_id
 from swactor_diag.schema.manifest import SetAside
-from swactor_diag.schema.submission import RecordKind
+from swactor_diag.schema.submission import Outgoing, RecordKind
 
-BUNDLES_FOLDER = "@bundles"
+LOG_FOLDER = "@log"
+SEGMENT_BYTES_MAX = 64 * 1024 * 1024
+"""A segment that has grown beyond this is closed and another one begun."""
 
+_SEGMENT = re.compile(r"(?P<writer>[A-Za-z0-9_]{1,64})-(?P<number>[0-9]{6,12})\.seg")
 _NAME = re.compile(
     r"(?P<kind>boot|events|snapshot|finalize)-(?P<batch>[A-Za-z0-9._-]{1,128})(?:@(?P<recv_ms>[0-9]{1,15}))?\.json"
 )
 _BATCH = re.compile(
     r"(?P<boot>[A-Za-z0-9._-]{1,128})-(?:boot|events|snapshot|finalize)-(?P<number>[0-9]{1,12})"
 )
-
-
 _SCAN = msgspec.json.Decoder(msgspec.Raw).decode
 """Reads a whole text without making anything of it; it does not look at the encoding of strings."""
 
@@ -52,129 +62,259 @@ def check_json(body: bytes) -> None:
         raise ValueError(str(exc)) from exc
 
 
-class StagedFile(msgspec.Struct, frozen=True):
-    """One stored batch. ``recv_ms`` is None when nobody recorded it."""
+def split_batch_id(batch_id: str) -> tuple[str, int] | None:
+    """Return the boot and the number (from 1) that a batch id names; None for senders that do not say."""
+    found = _BATCH.fullmatch(batch_id)
+    return None if found is None else (found["boot"], int(found["number"]))
 
-    run_id: str
-    node_id: str
+
+class StagedRecord(msgspec.Struct, gc=False):
+    """One stored record. ``recv_ms`` is None when nobody recorded it, ``checksum`` for a file of its own."""
+
     kind: RecordKind
+    node_id: str
     batch_id: str
-    recv_ms: int | None = None
-    size_bytes: int = 0
-
-    @property
-    def path(self) -> StoragePath:
-        """Where the body lies."""
-        received = "" if self.recv_ms is None else f"@{self.recv_ms}"
-        return (self.run_id, self.node_id, f"{self.kind.value}-{self.batch_id}{received}.json")
-
-    @property
-    def boot_id(self) -> str | None:
-        """Which process start made the batch; None for senders that do not say."""
-        found = _BATCH.fullmatch(self.batch_id)
-        return None if found is None else found["boot"]
-
-    @property
-    def number(self) -> int | None:
-        """Which batch of its kind and boot this is, from 1; None for senders that do not say."""
-        found = _BATCH.fullmatch(self.batch_id)
-        return None if found is None else int(found["number"])
+    recv_ms: int | None
+    path: StoragePath
+    body_at: int
+    body_bytes: int
+    checksum: int | None
+    digest: bytes | None = None
+    """SHA-256 of the body, once somebody had to know it."""
 
     @property
     def order(self) -> tuple[int, str, int, str]:
-        """Sorts the files of one node: as received, and those of one moment by boot and number."""
-        return (self.recv_ms or 0, self.boot_id or "", self.number or 0, self.batch_id)
+        """Sorts the records of one node: as received, and those of one moment by boot and number."""
+        boot, number = split_batch_id(self.batch_id) or ("", 0)
+        return (self.recv_ms or 0, boot, number, self.batch_id)
 
 
-class StagedRun(msgspec.Struct, frozen=True):
-    """Everything a storage holds of one run; ``files`` by node, then in `StagedFile.order`."""
+class Listing(msgspec.Struct, frozen=True):
+    """Which files a run consists of at one moment, and how much of each; nothing of them was read."""
 
     run_id: str
-    files: tuple[StagedFile, ...] = ()
+    segments: tuple[tuple[StoragePath, int], ...]
+    singles: tuple[tuple[StoragePath, int], ...]
+    foreign: tuple[tuple[StoragePath, str], ...]
+    """What cannot be used whatever is in it, and why."""
+
+    @property
+    def state(self) -> str:
+        """Names these very bytes: equal exactly when nothing was added, removed or cut off."""
+        names = hashlib.sha256()
+        for path, fact in (*self.segments, *self.singles, *self.foreign):
+            names.update(f"{_shown(path)}\0{fact}\n".encode())
+        return names.hexdigest()
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to read."""
+        return sum(size for _, size in (*self.segments, *self.singles))
+
+
+class Portion(msgspec.Struct, frozen=True, weakref=True):
+    """The records of one segment or of the single files, repeats included, and what cannot be used."""
+
+    records: tuple[StagedRecord, ...]
     set_aside: tuple[SetAside, ...] = ()
+    size_bytes: int = 0
 
 
 class Staging:
-    """The runs in one storage."""
+    """The runs in one storage, and the segments that this ``writer`` appends to."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(
+        self, storage: Storage, *, writer: str = "main", segment_bytes_max: int = SEGMENT_BYTES_MAX
+    ) -> None:
         self.storage = storage
+        self._writer = writer
+        self._segment_bytes_max = segment_bytes_max
+        self._open: dict[str, _OpenSegment] = {}
+        self._portions: WeakValueDictionary[StoragePath, Portion] = WeakValueDictionary()
+        self._lock = Lock()
 
     def run_ids(self) -> tuple[str, ...]:
         """Return the runs that have a folder, sorted."""
-        entries = self.storage.list()
-        return tuple(e.name for e in entries if e.kind is EntryKind.FOLDER and _is_id(e.name))
+        return tuple(e.name for e in self.storage.list() if e.kind is EntryKind.FOLDER and is_id(e.name))
 
     def has_run(self, run_id: str) -> bool:
-        """Return whether anything of ``run_id`` is stored."""
-        return _is_id(run_id) and bool(self.storage.list((run_id,)))
+        """Return whether anything of ``run_id`` is stored; false for what is no id."""
+        return is_id(run_id) and bool(self.storage.list((run_id,)))
 
-    def scan(self, run_id: str) -> StagedRun:
-        """Return what is stored of ``run_id``, from the storage alone."""
-        files: list[StagedFile] = []
-        aside: list[SetAside] = []
-        for entry in self.storage.list((check_id(run_id, what="run id"),)):
-            if entry.kind is EntryKind.FOLDER and _is_id(entry.name):
-                files += sorted(self._scan_node(run_id, entry.name, aside), key=lambda file: file.order)
-            else:
-                aside.append(_aside((run_id, entry.name), "not the folder of a node"))
-        return StagedRun(run_id=run_id, files=tuple(files), set_aside=tuple(aside))
+    def append(self, record: Outgoing, *, recv_ms: int) -> None:
+        """Store one record, whose ids must be ids.
 
-    def _scan_node(self, run_id: str, node_id: str, aside: list[SetAside]) -> Iterator[StagedFile]:
-        for entry in self.storage.list((run_id, node_id)):
-            file = _parse(run_id, node_id, entry)
-            if file is None:
-                aside.append(_aside((run_id, node_id, entry.name), "not a file of the collector"))
-            else:
-                yield file
+        Raises:
+            StorageError: it is not stored.
+        """
+        frame = encode_frame(record, recv_ms=recv_ms)
+        segment = self._open.get(record.run_id)
+        if segment is None:
+            self._begin_segment(record.run_id, frame)
+            return
+        self.storage.append(segment.path, frame, at=segment.size)
+        segment.size += len(frame)
+        if segment.size >= self._segment_bytes_max:
+            self.close_segment(record.run_id)
 
-    def write(self, file: StagedFile, body: bytes) -> None:
-        """Store ``body`` whole; see `Storage.write` for the errors."""
-        self.storage.write(file.path, body)
+    def close_segment(self, run_id: str) -> None:
+        """Append the next record of the run to another segment."""
+        segment = self._open.pop(run_id, None)
+        if segment is not None:
+            self.storage.seal(segment.path)
 
-    def read(self, file: StagedFile) -> bytes:
-        """Return the body; see `Storage.read` for the errors."""
-        return self.storage.read(file.path)
+    def drop_unflushed(self) -> None:
+        """Forget what was appended since the last flush that worked."""
+        self._open.clear()
+        self.storage.drop_unflushed()
 
-    def read_whole(self, file: StagedFile) -> bytes | SetAside:
-        """Return the body, or why it cannot be used."""
+    def delete(self, run_id: str) -> None:
+        """Remove everything that is stored of a run."""
+        self._open.pop(run_id, None)
+        self.storage.delete((check_id(run_id, what="run id"),))
+
+    def list(self, run_id: str) -> Listing:
+        """Return which files there are of ``run_id``, from the storage alone.
+
+        Raises:
+            StorageError: it cannot be listed.
+        """
+        segments: list[tuple[StoragePath, int]] = []
+        singles: list[tuple[StoragePath, int]] = []
+        foreign: list[tuple[StoragePath, str]] = []
+        for folder in self.storage.list((check_id(run_id, what="run id"),)):
+            top = (run_id, folder.name)
+            if folder.kind is not EntryKind.FOLDER or not (folder.name == LOG_FOLDER or is_id(folder.name)):
+                foreign.append((top, "not the folder of a node"))
+                continue
+            pattern, found = (_SEGMENT, segments) if folder.name == LOG_FOLDER else (_NAME, singles)
+            for entry in self.storage.list(top):
+                path = (*top, entry.name)
+                if entry.kind is EntryKind.FILE and pattern.fullmatch(entry.name):
+                    found.append((path, self._settled_bytes(path, entry)))
+                else:
+                    foreign.append((path, "not a file of the collector"))
+        return Listing(run_id, tuple(segments), tuple(singles), tuple(foreign))
+
+    def portions(self, listing: Listing) -> Iterator[Portion]:
+        """Yield what is stored, a part at a time. Segments that somebody holds are not read again."""
+        for path, size in listing.segments:
+            yield self._segment(path, size)
+        yield Portion(
+            records=tuple(_named(path, size) for path, size in listing.singles),
+            set_aside=tuple(_aside(path, why) for path, why in listing.foreign),
+        )
+
+    def read(self, record: StagedRecord) -> bytes | SetAside:
+        """Return the body of a record, or why it cannot be used."""
         try:
-            body = self.read(file)
+            body = self.storage.read(record.path, record.body_at, record.body_bytes)
         except StorageMissingError:
-            return _aside(file.path, "gone while it was read")
+            return _aside(record.path, "gone while it was read")
         except StorageError:
-            return _aside(file.path, "cannot be read")
-        try:
-            check_json(body)
-        except ValueError:
-            return _aside(file.path, f"torn or damaged: {len(body)} bytes that are not JSON")
+            return _aside(record.path, "cannot be read")
+        if record.checksum is None:
+            try:
+                check_json(body)
+            except ValueError:
+                return _aside(record.path, f"torn or damaged: {len(body)} bytes that are not JSON")
+        elif len(body) != record.body_bytes or zlib.crc32(body) != record.checksum:
+            end = record.body_at + record.body_bytes
+            reason = f"bytes {record.body_at} to {end} are damaged: {record.batch_id} of {record.node_id}"
+            return _aside(record.path, reason)
         return body
 
+    def _begin_segment(self, run_id: str, frame: bytes) -> None:
+        folder = (run_id, LOG_FOLDER)
+        number = 1 + max(
+            (
+                int(found["number"])
+                for entry in self.storage.list(folder)
+                if (found := _SEGMENT.fullmatch(entry.name)) and found["writer"] == self._writer
+            ),
+            default=0,
+        )
+        while True:
+            path = (*folder, f"{self._writer}-{number:06d}.seg")
+            try:
+                self.storage.append(path, frame, at=0)
+                break
+            except StorageTakenError:  # by another process that goes by our name
+                number += 1
+        self._open[run_id] = _OpenSegment(path, len(frame))
 
-def _parse(run_id: str, node_id: str, entry: Entry) -> StagedFile | None:
-    found = _NAME.fullmatch(entry.name)
-    if found is None or entry.kind is not EntryKind.FILE:
-        return None
-    file = StagedFile(
-        run_id=run_id,
-        node_id=node_id,
+    def _settled_bytes(self, path: StoragePath, entry: Entry) -> int:
+        """How much of a file is meant to be there: a record may be on its way into our own segment."""
+        mine = self._open.get(path[0])
+        return (
+            min(mine.size, entry.size_bytes) if mine is not None and mine.path == path else entry.size_bytes
+        )
+
+    def _segment(self, path: StoragePath, size: int) -> Portion:
+        with self._lock:
+            known = self._portions.get(path)
+            if known is not None and known.size_bytes == size:
+                return known
+            portion = _read_segment(self.storage, path, size=size, known=known)
+            self._portions[path] = portion
+            return portion
+
+
+class _OpenSegment:
+    """The segment that a run's next record goes to."""
+
+    def __init__(self, path: StoragePath, size: int) -> None:
+        self.path, self.size = path, size
+
+
+def _read_segment(storage: Storage, path: StoragePath, *, size: int, known: Portion | None) -> Portion:
+    """Read a segment up to ``size``; of one that is ``known`` only what it has grown by."""
+    if known is not None and (known.set_aside or known.size_bytes > size):
+        known = None  # a torn end may be whole by now
+    records = [] if known is None else list(known.records)
+    aside: list[SetAside] = []
+    start = 0 if known is None else known.size_bytes
+    for found in read_frames(partial(storage.read, path), start=start, end=size):
+        match found:
+            case Frame():
+                records.append(_framed(path, found))
+            case Damage(at, end, reason):
+                aside.append(_aside(path, f"bytes {at} to {end}: {reason}"))
+    return Portion(records=tuple(records), set_aside=tuple(aside), size_bytes=size)
+
+
+def _framed(path: StoragePath, frame: Frame) -> StagedRecord:
+    return StagedRecord(
+        kind=frame.kind,
+        node_id=frame.node_id,
+        batch_id=frame.batch_id,
+        recv_ms=frame.recv_ms,
+        path=path,
+        body_at=frame.body_at,
+        body_bytes=frame.body_bytes,
+        checksum=frame.checksum,
+    )
+
+
+def _named(path: StoragePath, size: int) -> StagedRecord:
+    found = _NAME.fullmatch(path[-1])
+    if found is None:
+        raise StorageError(f"not the name of a record: {path[-1]}")
+    return StagedRecord(
         kind=RecordKind(found["kind"]),
+        node_id=path[1],
         batch_id=found["batch"],
         recv_ms=None if found["recv_ms"] is None else int(found["recv_ms"]),
-        size_bytes=entry.size_bytes,
+        path=path,
+        body_at=0,
+        body_bytes=size,
+        checksum=None,
     )
-    # 007 and 7 are the same time but not the same name: only names that we would give lead back to the file.
-    return file if file.path[-1] == entry.name else None
 
 
-def _is_id(name: str) -> bool:
-    try:
-        check_id(name, what="id")
-    except IdError:
-        return False
-    return True
+def _shown(path: StoragePath) -> str:
+    return "/".join(path).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _aside(path: StoragePath, reason: str) -> SetAside:
-    shown = "/".join(path).encode("utf-8", "backslashreplace").decode("utf-8")
-    return SetAside(path=shown, reason=reason)
+    return SetAside(path=_shown(path), reason=reason)

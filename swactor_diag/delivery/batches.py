@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swactor_diag.recorder import Noted
+from swactor_diag.recorder import BATCH_EVENTS, Noted
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error, encode_record
 from swactor_diag.schema.submission import Outgoing, RecordKind, batch_id
 
-BATCH_EVENTS_MAX = 512
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 """A batch is closed before it grows beyond this; a single event beyond it is replaced by an Error event."""
 
@@ -25,7 +24,7 @@ class BatchMaker:
 
     def __init__(self, identity: Identity, *, boot_id: str) -> None:
         self._identity = identity
-        self._boot_id = boot_id
+        self.boot_id = boot_id
         self._made: Counter[RecordKind] = Counter()
 
     @property
@@ -51,17 +50,17 @@ class BatchMaker:
         """Return ``noted`` as one or more batches, in order."""
         batches: list[Outgoing] = []
         rows: list[bytes] = []
-        size = worthy = 0
+        size = samples = 0
         for one in noted:
             row = self._row(one)
-            if rows and (len(rows) == BATCH_EVENTS_MAX or size + len(row) > BATCH_BYTES_MAX):
-                batches.append(self._batch(rows, worthy))
-                rows, size, worthy = [], 0, 0
+            if rows and (len(rows) == BATCH_EVENTS or size + len(row) > BATCH_BYTES_MAX):
+                batches.append(self._batch(rows, samples))
+                rows, size, samples = [], 0, 0
             rows.append(row)
             size += len(row)
-            worthy += not _is_clock_sample(one)
+            samples += _is_clock_sample(one)
         if rows:
-            batches.append(self._batch(rows, worthy))
+            batches.append(self._batch(rows, samples))
         return batches
 
     def _row(self, one: Noted) -> bytes:
@@ -77,18 +76,22 @@ class BatchMaker:
         stand_in = Error(component="recorder", message=f"{type(one.event).__name__} not written: {why}"[:500])
         return encode_record(node_id, seq=one.seq, wall_ms=one.wall_ms, event=stand_in)
 
-    def _batch(self, rows: Sequence[bytes], worthy: int) -> Outgoing:
-        return self._outgoing(RecordKind.EVENTS, b"[" + b",".join(rows) + b"]", events=worthy)
+    def _batch(self, rows: Sequence[bytes], samples: int) -> Outgoing:
+        body = b"[" + b",".join(rows) + b"]"
+        return self._outgoing(RecordKind.EVENTS, body, events=len(rows), clock_samples=samples)
 
-    def _outgoing(self, kind: RecordKind, body: bytes, *, events: int = 0) -> Outgoing:
+    def _outgoing(
+        self, kind: RecordKind, body: bytes, *, events: int = 0, clock_samples: int = 0
+    ) -> Outgoing:
         self._made[kind] += 1
         return Outgoing(
             kind=kind,
             run_id=self._identity.run_id,
             node_id=self._identity.node_id_hex,
-            batch_id=batch_id(self._boot_id, kind, self._made[kind]),
+            batch_id=batch_id(self.boot_id, kind, self._made[kind]),
             body=body,
             events=events,
+            clock_samples=clock_samples,
         )
 
 

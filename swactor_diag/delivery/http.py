@@ -1,20 +1,24 @@
-"""A sink that posts to a collector over HTTP, by aiohttp, so on asyncio (and uvloop) only.
+"""A sink that posts to a collector over HTTP, by httpx, which works on asyncio, uvloop and trio alike.
 
 Owns: paths, headers, compression, what each status means. Not here: repeating (``shipper``), the other side
 (``collector.routes``).
 """
 
-import asyncio
-import gzip
+import ssl
+import zlib
+from urllib.parse import urlsplit
 
-import aiohttp
+import anyio
+import anyio.lowlevel
+import httpx
 import msgspec
 from msgspec import Struct
 
+from swactor import SystemClock
 from swactor.abc import Clock
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
-    SinkError,
+    SinkAddressError,
     SinkMisconfiguredError,
     SinkUnavailableError,
 )
@@ -23,15 +27,14 @@ from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordK
 POST_TIMEOUT_S = 10.0
 FINALIZE_TIMEOUT_S = 30.0
 """A collector keeps the answer to a finalize open while the other nodes' last snapshots come in."""
+CONNECTION_KEPT_S = 30.0
 GZIP_ABOVE_BYTES = 1024
+GZIP_PIECE_BYTES = 64 * 1024
+"""Compressed without a pause: about a millisecond of the event loop's time."""
 ANSWER_BYTES_MAX = 64 * 1024
 
 _FINAL_STATUSES = frozenset({400, 413, 422})
 _SETUP_STATUSES = frozenset({401, 403, 404})
-
-
-class WrongBackendError(SinkError):
-    """HTTP delivery needs an asyncio event loop; give the node another sink, or run it on asyncio."""
 
 
 class _Hints(Struct, frozen=True):
@@ -52,62 +55,103 @@ class HttpSink:
     """Posts to ``<url>/diag/<kind>``. Opens its connections when first used, and again after ``close``."""
 
     def __init__(
-        self, url: str, *, clock: Clock, token: str | None = None, timeout_s: float = POST_TIMEOUT_S
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        token: str | None = None,
+        timeout_s: float = POST_TIMEOUT_S,
     ) -> None:
+        """Take note of where to post to.
+
+        Args:
+            url: of the collector, ``http`` or ``https``. The environment's proxies are not used.
+            clock: stamps the moment of sending; the machine's own by default.
+            token: that the collector wants to see.
+            timeout_s: for one post, compression to answer; a finalize has `FINALIZE_TIMEOUT_S`.
+
+        Raises:
+            SinkAddressError: ``url`` is no HTTP address.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SinkAddressError(url)
         self._url = url.rstrip("/")
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self._token = token
         self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
+        self._client: httpx.AsyncClient | None = None
 
     async def post(self, record: Outgoing) -> Answer:
         """Store ``record`` at the collector; see `swactor_diag.delivery.sink.Sink`."""
-        body, headers = _packed(record)
+        limit_s = FINALIZE_TIMEOUT_S if record.kind is RecordKind.FINALIZE else self._timeout_s
+        try:
+            with anyio.fail_after(limit_s):
+                return await self._post(record)
+        except TimeoutError as error:
+            raise SinkUnavailableError(f"no answer within {limit_s:g} s") from error
+        except httpx.HTTPError as error:
+            raise SinkUnavailableError(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _post(self, record: Outgoing) -> Answer:
+        body, headers = await _packed(record.body)
         headers |= {
             "x-run-id": record.run_id,
             "x-node-id": record.node_id,
             "x-batch-id": record.batch_id,
             "x-node-send-ms": str(self._clock.wall_ms()),
         }
-        limit_s = FINALIZE_TIMEOUT_S if record.kind is RecordKind.FINALIZE else self._timeout_s
-        try:
-            async with self._open_session().post(
-                f"{self._url}/diag/{record.kind.value}",
-                data=body,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=limit_s),
-                allow_redirects=False,
-            ) as response:
-                text = await response.content.read(ANSWER_BYTES_MAX)
-                return _judge(response.status, text, retry_after=response.headers.get("Retry-After"))
-        except TimeoutError as error:
-            raise SinkUnavailableError(f"no answer within {limit_s:g} s") from error
-        except aiohttp.ClientError as error:
-            raise SinkUnavailableError(f"{type(error).__name__}: {error}") from error
+        url = f"{self._url}/diag/{record.kind.value}"
+        async with self._open_client().stream("POST", url, content=body, headers=headers) as response:
+            text = await _read_start(response)
+        return _judge(response.status_code, text, retry_after=response.headers.get("Retry-After"))
 
-    async def close(self) -> None:
-        """Close the connections."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise WrongBackendError("HTTP delivery needs an asyncio event loop") from error
-        if self._session is None:
-            headers = {"Content-Type": "application/json"}
+    def _open_client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
             if self._token is not None:
                 headers["Authorization"] = f"Bearer {self._token}"
-            self._session = aiohttp.ClientSession(headers=headers)
-        return self._session
+            self._client = httpx.AsyncClient(
+                headers=headers,
+                timeout=None,  # noqa: S113 - every post has a limit of its own, for all of it
+                limits=httpx.Limits(keepalive_expiry=CONNECTION_KEPT_S),
+                trust_env=False,
+                verify=self._certificates(),
+            )
+        return self._client
+
+    def _certificates(self) -> ssl.SSLContext | bool:
+        """The system's certificates; for plain http none, as loading them holds up the event loop."""
+        return ssl.create_default_context() if self._url.startswith("https:") else False
 
 
-def _packed(record: Outgoing) -> tuple[bytes, dict[str, str]]:
-    if len(record.body) <= GZIP_ABOVE_BYTES:
-        return record.body, {}
-    return gzip.compress(record.body, compresslevel=1, mtime=0), {"Content-Encoding": "gzip"}
+async def _packed(body: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return what goes over the wire, and the headers that say so."""
+    if len(body) <= GZIP_ABOVE_BYTES:
+        return body, {}
+    gzip = zlib.compressobj(level=1, wbits=31)
+    pieces: list[bytes] = []
+    for start in range(0, len(body), GZIP_PIECE_BYTES):
+        pieces.append(gzip.compress(body[start : start + GZIP_PIECE_BYTES]))
+        await anyio.lowlevel.checkpoint()
+    pieces.append(gzip.flush())
+    return b"".join(pieces), {"Content-Encoding": "gzip"}
+
+
+async def _read_start(response: httpx.Response) -> bytes:
+    """Return as much of the answer as an answer of a collector can have."""
+    text = b""
+    async for piece in response.aiter_raw():
+        text += piece
+        if len(text) >= ANSWER_BYTES_MAX:
+            break
+    return text
 
 
 def _judge(status: int, text: bytes, *, retry_after: str | None) -> Answer:

@@ -1,15 +1,16 @@
 """The actor that brings a node's records to its sink.
 
-Owns: the order (boot record first), the pace (a batch a second, a snapshot at once), one post at a time,
-what a failure means, and the last flush. While the sink fails, records go straight to the spool, so a kill
-costs at most what one batch interval gathered; afterwards fresh and spooled records take turns.
+Owns: the order (boot record first), the pace (a batch a second, or as soon as the recorder says that one is
+due; a snapshot at once), one post at a time, what a failure means, and the last flush. While the sink fails,
+records go straight to the spool, so a kill costs at most what one batch interval gathered; afterwards fresh
+and spooled records take turns.
 Not here: bytes (``batches``), files (``spool``), the wait after a failure (``retry``), HTTP (``http``).
 
 A post runs in a task of its own; the actor only ever handles messages, so nobody waits for the network.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from msgspec import UNSET
 from swactor import Actor, Context, ExitReason, Reply, Request
 from swactor.abc import Cancellable, Waiter
 from swactor_diag.delivery.batches import BatchMaker
+from swactor_diag.delivery.ledger import Loss, LossPlace
 from swactor_diag.delivery.retry import retry_delay_ms, slow_delay_ms
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
@@ -133,6 +135,8 @@ class Shipper(Actor[ShipperMessage]):
         if boot is not None:
             self._accept(boot)
         ctx.send_every(self._batch_interval_s, _Cut())
+        # An observer must not tell, so the loop does it next.
+        self._recorder.call_when_due(lambda: ctx.loop.call_soon(lambda: ctx.ref.tell(_Cut())))
         self._pump(ctx)
 
     def on_message(self, ctx: Context[ShipperMessage], message: ShipperMessage) -> object:
@@ -158,6 +162,7 @@ class Shipper(Actor[ShipperMessage]):
         """Send what is left within the budget, spool the rest. Never hangs, whatever the sink does."""
         deadline_ns = ctx.clock.monotonic_ns() + round(self._flush_budget_s * 1e9)
         self._stopping = True
+        self._recorder.call_when_due(None)
         self._settle(ctx)
         self._cut()
         await self._flush(ctx, deadline_ns)
@@ -260,7 +265,7 @@ class Shipper(Actor[ShipperMessage]):
         self._figures.sent += 1
         if self._from_spool:
             self._spool.pop(record.batch_id)
-        elif record.kind is not RecordKind.EVENTS or record.events:
+        if record.kind is not RecordKind.EVENTS or record.events > record.clock_samples:
             # Not for a batch of clock samples only: it would bring forth the next one, for ever.
             ctx.emit(_clock_sample(answer, node_recv_ms=ctx.clock.wall_ms()))
         self._answer_finalize(record, answer.bundle_path)
@@ -321,10 +326,6 @@ class Shipper(Actor[ShipperMessage]):
 
     def _answer(self, message: Observe) -> None:
         spool = self._spool.figures()
-        drops = [
-            DropCount(where="recorder", what=what, count=n) for what, n in self._recorder.dropped.items()
-        ]
-        drops += [DropCount(where="spool", what=what, count=n) for what, n in spool.dropped.items()]
         block = DeliveryBlock(
             events_made=self._recorder.seq,
             events_waiting=self._recorder.waiting,
@@ -333,18 +334,34 @@ class Shipper(Actor[ShipperMessage]):
             records_waiting=len(self._fresh) + (self._in_flight is not None and not self._from_spool),
             records_spooled=spool.records,
             spooled_bytes=spool.bytes,
-            records_set_aside=spool.set_aside,
+            records_set_aside=spool.lost(LossPlace.REFUSED, LossPlace.DAMAGED),
             attempts_failed=self._figures.attempts_failed,
             last_failure=self._figures.last_failure or UNSET,
-            drops=tuple(sorted(drops, key=lambda row: (row.where, row.what))),
+            drops=(*self._recorder_drops(), *map(_spool_drop, spool.losses)),
         )
         encoded = msgspec.Raw(msgspec.json.encode(block))
         message.reply_to.tell(Observed(DELIVERY, message.round, IntrospectionOutcome.OK, encoded, 0))
+
+    def _recorder_drops(self) -> Iterator[DropCount]:
+        for what, count in sorted(self._recorder.dropped.items()):
+            yield DropCount(
+                where="recorder", what=what, count=count, events=count, boot_id=self._batches.boot_id
+            )
 
     def _report_once(self, ctx: Context[ShipperMessage], text: str, cause: str) -> None:
         if cause not in self._reported:
             self._reported.add(cause)
             ctx.emit(Error(component="delivery", message=text))
+
+
+def _spool_drop(loss: Loss) -> DropCount:
+    return DropCount(
+        where=loss.where.value,
+        what=loss.what.value,
+        count=loss.records,
+        events=loss.events if loss.what is RecordKind.EVENTS else UNSET,
+        boot_id=loss.boot_id,
+    )
 
 
 def _clock_sample(answer: Answer, *, node_recv_ms: int) -> Custom:

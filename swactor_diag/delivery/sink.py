@@ -37,6 +37,14 @@ class SinkMisconfiguredError(SinkError):
         self.status = status
 
 
+class SinkAddressError(ValueError):
+    """What should name a collector is no address. Nothing was sent; somebody has to write it right."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"the collector's address must be http://host:port or https://host, not {url!r}")
+        self.url = url
+
+
 class Sink(Protocol):
     """Stores records for good."""
 

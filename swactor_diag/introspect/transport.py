@@ -1,10 +1,14 @@
 """The transport of this node: snapshot block ``iroh``, from the cluster's view. The cluster emits the events.
 
 What the library cannot be asked for is absent and named in ``api_gaps``; a derived value says so beside it.
+The same names are in one event at the start, ``Custom`` of kind ``iroh_api_missing``, as the original has it.
 """
+
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
+from swactor import Event
 from swactor.abc import Clock
 from swactor.cluster import ConnectionView
 from swactor.cluster.transport import AddressUse, PathFacts, TransportCounter, TransportFacts, TunnelFacts
@@ -18,6 +22,7 @@ from swactor_diag.schema.cluster_blocks import (
     PeerPath,
     RelaySession,
 )
+from swactor_diag.schema.events import IROH_API_MISSING, Custom
 
 
 class TransportIntrospector:
@@ -29,6 +34,16 @@ class TransportIntrospector:
     def __init__(self, cluster: ClusterSurfaces, *, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._events: list[Event] = []
+        self._has_named_gaps = False
+
+    def hear(self, message: object) -> None:
+        """Nobody tells it anything."""
+
+    def take_events(self) -> Sequence[Event]:
+        """Return what the library lacks, once per boot."""
+        events, self._events = self._events, []
+        return events
 
     def observe(self) -> IrohBlock | None:
         """Return the current values, None while the cluster is not running."""
@@ -36,6 +51,7 @@ class TransportIntrospector:
         if links is None:
             return None
         facts = links.transport
+        self._name_gaps(facts)
         return IrohBlock(
             home_relay_url=facts.home_relay_url or UNSET,
             peers=tuple(_path(path) for path in sorted(facts.peers, key=lambda path: path.peer)),
@@ -49,6 +65,18 @@ class TransportIntrospector:
             inbound_dropped=links.dropped,
             scraped_at_ms=self._clock.wall_ms(),
         )
+
+    def _name_gaps(self, facts: TransportFacts) -> None:
+        version = dict(facts.versions).get("iroh")
+        if self._has_named_gaps or version is None or not facts.api_gaps:
+            return
+        self._has_named_gaps = True
+        fields: dict[str, object] = {
+            "iroh_version": version,
+            "fields": list(facts.api_gaps),
+            "note": "the linked library cannot be asked for these: absent means not asked, not zero",
+        }
+        self._events.append(Custom(kind=IROH_API_MISSING, fields=fields))
 
 
 def _path(path: PathFacts) -> PeerPath:

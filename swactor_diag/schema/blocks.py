@@ -17,6 +17,18 @@ from swactor.relay.report import SessionReport
 from swactor_diag.schema.network import DnsEntry, Route, UdpSocket
 
 
+class OpenEnum(enum.StrEnum):
+    """A closed set of values that a newer version may have extended.
+
+    Its last member is ``UNRECOGNIZED``: read from a record of a newer version, never written; what was there
+    is in the raw record.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> "OpenEnum":  # noqa: ARG003 - any unknown one
+        return cls["UNRECOGNIZED"]
+
+
 class UdpKernelStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``/proc/net/snmp``, Udp lines: totals of this network namespace since it exists."""
 
@@ -86,12 +98,13 @@ class HostBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scraped_at_ms: int | UnsetType = UNSET
 
 
-class SubprocessStatus(enum.StrEnum):
+class SubprocessStatus(OpenEnum):
     """Whether a child runs, as far as its owner and the kernel have said."""
 
     RUNNING = "running"
     EXITED = "exited"
     UNKNOWN = "unknown"
+    UNRECOGNIZED = "unrecognized"
 
 
 class Subprocess(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -211,12 +224,22 @@ class RelayServerBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scraped_at_ms: int
 
 
-class DropCount(Struct, frozen=True, kw_only=True):
-    """How many records of one kind are gone for good, and where they were lost."""
+class DropCount(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many events of a type, or records of a kind, are gone for good, and where they were lost."""
 
-    where: Annotated[str, Meta(description="recorder or spool.")]
-    what: Annotated[str, Meta(description="Event type or record kind.")]
+    where: Annotated[
+        str,
+        Meta(
+            description="recorder (events nobody could fetch), spool (no room), refused (by the collector), "
+            "damaged (on this node's disk)."
+        ),
+    ]
+    what: Annotated[str, Meta(description="Event type in the recorder, else record kind.")]
     count: int
+    events: Annotated[int | UnsetType, Meta(description="How many events were lost with them.")] = UNSET
+    boot_id: Annotated[
+        str | UnsetType, Meta(description="The process start that made them; absent: the reporting one.")
+    ] = UNSET
 
 
 class DeliveryBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,15 +255,18 @@ class DeliveryBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     records_set_aside: Annotated[int, Meta(description="Refused for good.")]
     attempts_failed: int
     last_failure: str | UnsetType = UNSET
-    drops: tuple[DropCount, ...] = ()
+    drops: Annotated[
+        tuple[DropCount, ...], Meta(description="Also those of earlier boots, where the spool is on disk.")
+    ] = ()
 
 
-class IntrospectionOutcome(enum.StrEnum):
+class IntrospectionOutcome(OpenEnum):
     """What asking one introspector brought."""
 
     OK = "ok"
     NO_DATA = "no_data"
     FAILED = "failed"
+    UNRECOGNIZED = "unrecognized"
 
 
 class IntrospectorEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):

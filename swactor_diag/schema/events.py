@@ -15,6 +15,9 @@ from swactor import Event
 CLOCK_SAMPLE = "clock_sample"
 """`Custom` kind: the three collector times of one answer, and when it arrived here."""
 
+IROH_API_MISSING = "iroh_api_missing"
+"""`Custom` kind: what the linked transport library cannot be asked for, by its version; once per boot."""
+
 _ENCODER = msgspec.json.Encoder()
 
 

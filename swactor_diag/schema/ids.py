@@ -20,9 +20,14 @@ def check_id(text: str, *, what: str) -> str:
     Raises:
         IdError: it is not 1 to 128 ASCII letters, digits, ``.``, ``_``, ``-``, or it is ``.`` or ``..``.
     """
-    if _ID.fullmatch(text) is None or text in {".", ".."}:
+    if not is_id(text):
         raise IdError(f"{what} must be 1 to 128 letters, digits, '.', '_', '-', not {text[:40]!r}")
     return text
+
+
+def is_id(text: str) -> bool:
+    """Return whether `check_id` would return ``text``."""
+    return _ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
 def short_id(node_id_hex: str) -> str:

@@ -40,6 +40,13 @@ class ManifestBoot(Struct, frozen=True, kw_only=True):
     ] = UNSET
 
 
+class Silence(Struct, frozen=True, kw_only=True):
+    """A time in which nothing came from a node, though it came again afterwards."""
+
+    from_ms: Annotated[int, Meta(description="Last record before it, collector clock.")]
+    to_ms: Annotated[int, Meta(description="First record after it, collector clock.")]
+
+
 class ManifestNode(Struct, frozen=True, kw_only=True):
     """One node of the run."""
 
@@ -55,6 +62,11 @@ class ManifestNode(Struct, frozen=True, kw_only=True):
     last_record_at_ms: Annotated[int | UnsetType, Meta(description="Collector clock.")] = UNSET
     silent_ms: Annotated[int | UnsetType, Meta(description="Last record of the node to end of run.")] = UNSET
     boots: tuple[ManifestBoot, ...] | UnsetType = UNSET
+    schema_version: Annotated[int | UnsetType, Meta(description="As its last boot record says.")] = UNSET
+    silences: Annotated[
+        tuple[Silence, ...] | UnsetType,
+        Meta(description="The longest ones above 15 s, in order; at most 16."),
+    ] = UNSET
 
 
 class DropRow(Struct, frozen=True, kw_only=True):
@@ -62,9 +74,12 @@ class DropRow(Struct, frozen=True, kw_only=True):
 
     node_id_hex: str
     boot_id: str | None = None
-    where: Annotated[str, Meta(description="recorder, spool, collector, retention.")]
+    where: Annotated[
+        str, Meta(description="recorder, spool, refused, damaged (on the node), collector, retention.")
+    ]
     what: Annotated[str, Meta(description="Event type or record kind.")]
     count: int
+    events: Annotated[int | UnsetType, Meta(description="How many events were lost with them.")] = UNSET
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ Owns: the envelope, the trigger, the reachability block, and the body as a reade
 Not here: the other blocks (``schema.blocks``, ``schema.cluster_blocks``), reading bytes (``schema.reading``).
 """
 
-import enum
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,6 +13,7 @@ from swactor_diag.schema.blocks import (
     DeliveryBlock,
     HostBlock,
     IntrospectorEntry,
+    OpenEnum,
     ProcessBlock,
     RelayServerBlock,
     SubprocessBlock,
@@ -26,12 +26,13 @@ SWIM_HISTORY_MAX = 32
 """Transitions kept per peer in ``swim_transition_history``; older ones are in the event stream."""
 
 
-class TriggerKind(enum.StrEnum):
+class TriggerKind(OpenEnum):
     """Why a snapshot was taken."""
 
     PERIODIC = "Periodic"
     TRANSITION = "Transition"
     ON_DEMAND = "OnDemand"
+    UNRECOGNIZED = "unrecognized"
 
 
 class Trigger(Struct, frozen=True, kw_only=True):

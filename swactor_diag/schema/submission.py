@@ -31,6 +31,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     batch_id: Annotated[str, Meta(description="<boot_id>-<kind>-<number>: equal ids mean equal bytes.")]
     body: Annotated[bytes, Meta(description="JSON, uncompressed.")]
     events: Annotated[int, Meta(description="Events in the body; 0 for the other kinds.")] = 0
+    clock_samples: Annotated[int, Meta(description="How many of the events are clock samples.")] = 0
 
 
 class ClockStamp(Struct, frozen=True, kw_only=True):
@@ -52,3 +53,9 @@ class Answer(Struct, frozen=True, kw_only=True):
 def batch_id(boot_id: str, kind: RecordKind, number: int) -> str:
     """Return the id of the ``number``-th batch (from 1) of ``kind`` that this boot made."""
     return f"{boot_id}-{kind.value}-{number:06d}"
+
+
+def boot_of(batch_id: str) -> str:
+    """Return the boot that made the batch; the whole id when it is not one of ours."""
+    parts = batch_id.rsplit("-", 2)
+    return parts[0] if len(parts) == 3 else batch_id

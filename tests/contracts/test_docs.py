@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from docs.pages import PAGES, Example, examples, with_parts
-from docs.tables import PARTS, written
+from docs.tables import FILES, PARTS, written
+from swactor_diag.schema.catalog import BLOCKS, EVENTS
 
 RUN = ("cookbook.md", "diagnostics.md", "migration.md", "supervision.md", "testing.md")
 """The pages whose examples are whole programs."""
@@ -32,6 +33,19 @@ def test_a_pattern_of_the_cookbook_fits_on_a_screen() -> None:
 @pytest.mark.parametrize("page", PARTS)
 def test_the_tables_of_a_page_say_what_the_code_does(page: str) -> None:
     assert (PAGES / page).read_text(encoding="utf-8") == written(PAGES / page), "run `make docs`"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_generated_file_is_what_the_code_says(name: str) -> None:
+    assert (PAGES / name).read_text(encoding="utf-8") == FILES[name](), "run `make docs`"
+
+
+def test_every_record_of_a_bundle_is_on_the_reference_page() -> None:
+    text = (PAGES / "records.md").read_text(encoding="utf-8")
+    missing = [
+        name for name in (*EVENTS, *BLOCKS) if f"### {name}\n" not in text and f"### `{name}`\n" not in text
+    ]
+    assert missing == []
 
 
 def test_a_table_without_a_place_on_its_page_is_noticed() -> None:

@@ -52,8 +52,9 @@ SEAMS: dict[str, set[str]] = {
     "swactor/relay/_carrier.py": {"asyncio"},
     "swactor/relay/server.py": {"asyncio"},
     "swactor/relay/testing.py": {"asyncio", "socket"},
+    "swactor_diag/collector/local_storage.py": {"threading"},
     "swactor_diag/collector/routes.py": {"asyncio"},
-    "swactor_diag/delivery/http.py": {"asyncio"},
+    "swactor_diag/collector/staging.py": {"threading"},
     "swactor_diag/introspect/sockets.py": {"socket", "threading"},
     # programs: where a process begins, its signals and its pid are known
     "examples/pipeline_inference/demo.py": {"os.getpid", "signal"},
@@ -61,6 +62,7 @@ SEAMS: dict[str, set[str]] = {
     "sim/command.py": {"time"},
     "swactor_diag/cli/_collector_process.py": {"os.getpid"},
     "swactor_diag/cli/_relay_process.py": {"os.getpid"},
+    "swactor_diag/ports.py": {"os.getpid"},
     "swactor_diag/cli/_service.py": {"asyncio", "signal"},
     # virtual time, and what it must keep out
     "sim/guards.py": {"random", "socket", "subprocess", "time", "uuid"},
@@ -76,8 +78,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "swactor/relay/admin.py",
         "swactor/relay/testing.py",
         "swactor_diag/collector/",
-        "swactor_diag/delivery/http.py",
     ),
+    "httpx": ("swactor_diag/delivery/http.py",),
     "psutil": ("swactor_diag/introspect/_psutil_proc.py",),
     "typer": ("swactor_diag/cli/", "sim/command.py", "examples/"),
     "rich": ("swactor_diag/cli/", "sim/command.py", "examples/"),

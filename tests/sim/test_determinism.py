@@ -53,7 +53,7 @@ def test_seeds_one_after_another_equal_seeds_alone(small: Scenario) -> None:
 
 
 def test_a_simulation_loads_no_library_that_reaches_the_outside() -> None:
-    heavy = ("aiohttp", "iroh", "psutil", "cryptography", "uvloop")
+    heavy = ("aiohttp", "httpx", "iroh", "psutil", "cryptography", "uvloop")
     script = f"import sim.world, sys; print([name for name in {heavy} if name in sys.modules])"
 
     done = subprocess.run(

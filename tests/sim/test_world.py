@@ -21,7 +21,7 @@ from sim.scenario import (
 )
 from sim.world import UncaughtError, World, simulate
 from swactor.relay import RelaySessionOpened
-from swactor_diag.collector.ingest import NodeCounts
+from swactor_diag.collector.run_index import NodeCounts
 from swactor_diag.postproc.load import load_run
 from swactor_diag.schema.reading import UnknownEvent
 

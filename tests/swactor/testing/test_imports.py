@@ -9,7 +9,7 @@ import sys
 import swactor.testing
 print(*sys.modules)
 """
-UNNEEDED = {"aiohttp", "cryptography", "iroh", "pytest", "trio", "uvloop"}
+UNNEEDED = {"aiohttp", "cryptography", "httpx", "iroh", "pytest", "trio", "uvloop"}
 
 
 def test_the_kit_is_imported_with_anyio_and_msgspec_alone() -> None:

@@ -226,6 +226,35 @@ async def test_an_introspector_actor_that_crashes_is_started_again(
     assert "failed" in caplog.text
 
 
+async def test_one_that_crashes_for_ever_is_tried_more_and_more_slowly_and_takes_nobody_with_it(
+    start_node: StartNode, sink: ListSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_node(Deaf(), InABlock()) as (_, diag):
+        for _ in range(200):
+            diag.introspector("weather").tell(Forecast())
+        await anyio.sleep(600)
+        taken = sink.snapshots()
+    assert len(taken) == 119
+    assert all(snapshot.raw_body["host"] for snapshot in taken)
+    failures = caplog.text.count("cannot hear")
+    assert 20 <= failures <= 100  # each with its traceback
+
+
+async def test_a_transition_during_a_round_is_what_the_next_one_is_named_for(
+    start_node: StartNode, sink: ListSink
+) -> None:
+    async with start_node(Waits(), config=QUIET) as (_, diag), anyio.create_task_group() as tasks:
+        tasks.start_soon(diag.snapshot)
+        await anyio.sleep(0.1)
+        diag.emit(transition())
+        await anyio.sleep(0.1)
+        await diag.snapshot()
+    assert [snapshot.trigger.kind for snapshot in sink.snapshots() if snapshot.trigger][:2] == [
+        TriggerKind.ON_DEMAND,
+        TriggerKind.TRANSITION,
+    ]
+
+
 async def test_the_own_figures_are_in_each_snapshot(start_node: StartNode) -> None:
     async with start_node() as (_, diag):
         snapshot = await diag.snapshot()

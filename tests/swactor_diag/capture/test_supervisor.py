@@ -10,23 +10,25 @@ from msgspec import Struct
 
 from swactor import Actor, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
 from swactor.cluster import ClusterNotRunningError
-from swactor_diag.delivery.spool import DiskSpool, MemorySpool
+from swactor.cluster.identity import NodeKey
+from swactor.cluster.transport.memory import MemoryHub
+from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.delivery.sink import SinkAddressError
+from swactor_diag.delivery.spool import MemorySpool
 from swactor_diag.identity import MachineFacts, identity_from_env
 from swactor_diag.introspect import LinuxProc, kernel_units
 from swactor_diag.ports import Ports, open_spool, production_ports
 from swactor_diag.schema.blocks import ActorsBlock, ProcessBlock, SubprocessBlock, SubprocessStatus
 from swactor_diag.schema.boot import Identity
-from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
+from swactor_diag.schema.events import SubprocessExited
 from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
     LinuxSpawner,
     ProcessExited,
-    ProcessOutput,
     ProcessSpec,
     ProcessStarted,
-    SpawnFailed,
     spawn_process,
 )
 
@@ -80,60 +82,18 @@ def ports() -> Ports:
 class Stage(Actor[object]):
     """Owns one child; what it does for diagnostics is to forward two notifications."""
 
-    def __init__(
-        self, spec: ProcessSpec | None, spawner: LinuxSpawner, subprocesses: ActorRef[object]
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, spawner: LinuxSpawner, subprocesses: ActorRef[object]) -> None:
         self._spec = spec
         self._spawner = spawner
         self._subprocesses = subprocesses
 
     def on_start(self, ctx: Context[object]) -> None:
-        if self._spec is not None:
-            spawn_process(ctx, self._spec, spawner=self._spawner)
+        spawn_process(ctx, self._spec, spawner=self._spawner)
 
     def on_message(self, ctx: Context[object], message: object) -> None:
         match message:
             case ProcessStarted() | ProcessExited():
                 self._subprocesses.tell(message)
-        match message:
-            case ProcessOutput() | ProcessExited() | SpawnFailed():
-                ctx.stop()
-
-
-async def life_of(
-    spec: ProcessSpec | None, *, ports: Ports, identity: Identity
-) -> tuple[list[str], SubprocessBlock]:
-    """Run a stage with a real child until it has said or done something; return event kinds and the block."""
-    sink = ListSink()
-    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
-        diag = await Diagnostics.start(system, identity, sink=sink)
-        spawner = LinuxSpawner(system.loop)
-        stage = await system.spawn(Stage(spec, spawner, diag.subprocesses))
-        if spec is not None:
-            await system.wait_stopped(stage)
-        block = (await diag.snapshot()).body.subprocess
-        assert isinstance(block, SubprocessBlock)
-    spawner.close()
-    kinds = [
-        record.kind
-        for batch in sink.records
-        if batch.kind is RecordKind.EVENTS
-        for record in read_batch(batch.body).records
-        if isinstance(record.event, SubprocessSpawned | SubprocessExited)
-    ]
-    return kinds, block
-
-
-async def test_the_three_ways_in_which_a_worker_may_be_missing_differ(
-    ports: Ports, identity: Identity
-) -> None:
-    never_asked, block = await life_of(None, ports=ports, identity=identity)
-    assert (never_asked, block.subprocesses) == ([], ())
-
-    crashes = ProcessSpec(program=sys.executable, args=("-c", "raise SystemExit(3)"), label="worker")
-    crashed, block = await life_of(crashes, ports=ports, identity=identity)
-    assert crashed == ["SubprocessSpawned", "SubprocessExited"]
-    assert (block.subprocesses[0].status, block.subprocesses[0].exit_code) == (SubprocessStatus.EXITED, 3)
 
 
 async def test_a_child_that_runs_is_seen_with_its_figures_by_the_standard_set(
@@ -190,6 +150,42 @@ async def test_fc053_the_exit_of_a_child_at_shutdown_is_shipped(ports: Ports, id
         if isinstance(record.event, SubprocessExited)
     ]
     assert (ended.label, ended.asked_for) == ("worker", True)
+
+
+def spooled(run: Path, pattern: str) -> list[Path]:
+    return list(run.glob(f"*/{pattern}"))
+
+
+async def test_one_line_makes_a_node_of_what_the_environment_says(tmp_path: Path) -> None:
+    environ = {
+        "SWACTOR_DIAG_RUN_ID": "run-7",
+        "SWACTOR_DIAG_NODE_ROLE": "stage",
+        "SWACTOR_DIAG_SPOOL_DIR": str(tmp_path),
+        "SWACTOR_DIAG_COLLECTOR_URL": "http://127.0.0.1:9",
+    }
+    async with ActorSystem() as system:
+        diag = await Diagnostics.from_env(system, environ=environ)
+        snapshot = await diag.snapshot()
+        await diag.stop()
+    who = snapshot.identity
+    assert (who.run_id, who.role, who.pid) == ("run-7", "stage", os.getpid())
+    assert len(who.node_id_hex) == 64
+    assert isinstance(snapshot.body.process, ProcessBlock)
+    assert spooled(tmp_path / "run-7", "*-boot-*.bin")
+
+
+async def test_a_node_with_a_transport_is_called_as_the_others_know_it() -> None:
+    async with ActorSystem() as system:
+        transport = MemoryHub(system.loop).transport(NodeKey(b"\x07" * 32).node_id)
+        diag = await Diagnostics.from_env(system, environ={}, transport=transport)
+        assert (await diag.snapshot()).identity.node_id_hex == transport.node_id
+
+
+@pytest.mark.parametrize("address", ["collector:9080", "ftp://x"])
+async def test_a_wrong_address_of_the_collector_is_said_at_the_start(address: str) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(SinkAddressError, match="http://host:port"):
+            await Diagnostics.from_env(system, environ={"SWACTOR_DIAG_COLLECTOR_URL": address})
 
 
 def test_production_ports_ship_only_where_a_collector_is_named(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
-"""From an emitted event to a file of the bundle, over real HTTP, with the real collector."""
+"""From an emitted event to a file of the bundle, over real HTTP to a real collector, on every event loop."""
 
 import os
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
+from anyio.from_thread import start_blocking_portal
 
 from swactor import ActorSystem, SystemClock, SystemRandom
 from swactor_diag.collector.config import CollectorConfig
@@ -20,25 +24,38 @@ from swactor_diag.supervisor import Diagnostics
 from swactor_process import LinuxSpawner
 
 
-async def test_a_run_ends_in_a_bundle_that_holds_all_of_it(tmp_path: Path, identity: Identity) -> None:
-    config = CollectorConfig(root=tmp_path / "collector", port=0, finalize_wait_s=0.2)
-    async with CollectorServer(config) as server:
-        ports = Ports(
-            clock=SystemClock(),
-            random=SystemRandom(),
-            spawner=LinuxSpawner,
-            proc=LinuxProc(),
-            units=kernel_units(),
-            sink=HttpSink(server.url, clock=SystemClock()),
-            spool_root=tmp_path / "spool",
-            machine=machine_facts(pid=os.getpid()),
-        )
-        async with ActorSystem(clock=ports.clock, random=ports.random) as system:
-            diag = await Diagnostics.from_ports(system, identity, ports=ports)
-            for number in range(700):
-                diag.emit(Custom(kind="made", fields={"n": number}))
-            path = await diag.finalize("done")
-        assert path is not None
+@pytest.fixture
+def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return every_backend
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[CollectorServer]:
+    """A real collector; it needs asyncio, whatever the node runs on."""
+    server = CollectorServer(CollectorConfig(root=tmp_path / "collector", port=0, finalize_wait_s=0.2))
+    with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(server) as up:
+        yield up
+
+
+async def test_a_run_ends_in_a_bundle_that_holds_all_of_it(
+    tmp_path: Path, identity: Identity, collector: CollectorServer
+) -> None:
+    ports = Ports(
+        clock=SystemClock(),
+        random=SystemRandom(),
+        spawner=LinuxSpawner,
+        proc=LinuxProc(),
+        units=kernel_units(),
+        sink=HttpSink(collector.url),
+        spool_root=tmp_path / "spool",
+        machine=machine_facts(pid=os.getpid()),
+    )
+    async with ActorSystem(clock=ports.clock, random=ports.random) as system:
+        diag = await Diagnostics.from_ports(system, identity, ports=ports)
+        for number in range(700):
+            diag.emit(Custom(kind="made", fields={"n": number}))
+        path = await diag.finalize("done")
+    assert path is not None
 
     with tarfile.open(path) as bundle:
         files = {

@@ -102,7 +102,7 @@ def test_help_is_quick_and_names_the_commands() -> None:
 def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; from swactor_diag.cli.main import build_app; build_app();"
-        "print(sorted({'aiohttp', 'iroh', 'trio', 'swactor.cluster'} & set(sys.modules)))"
+        "print(sorted({'aiohttp', 'httpx', 'iroh', 'trio', 'swactor.cluster'} & set(sys.modules)))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True
@@ -239,6 +239,7 @@ def test_the_schema_is_json() -> None:
         (["relay", "--host", "0.0.0.0", "--port", "0"], 2),
         (["relay", "--port", "0", "--token-file", "/nowhere/token"], 2),
         (["relay", "--port", "0", "--run-id", "../x"], 2),
+        (["relay", "--port", "0", "--collector-url", "collector:9080"], 2),
         (["bundle", "summary"], 2),
         (["bundle", "summary", "/nowhere/b.tar.gz"], 2),
         (["bundle", "summary", "/"], 2),

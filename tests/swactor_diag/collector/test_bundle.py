@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from swactor_diag.collector.bundle import BundleError, build_bundle, store_bundle
+from swactor_diag.collector.bundle import BundleError, build_bundle
+from swactor_diag.collector.canonical import store_bundle
 from swactor_diag.collector.ingest import Ingest
+from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import MemoryStorage
 from swactor_diag.schema.submission import Outgoing, RecordKind, batch_id
 
@@ -142,7 +144,7 @@ def test_a_finalize_shows_with_its_reason(staged: Staged) -> None:
 
 def test_a_record_that_comes_after_the_finalize_is_in_the_next_bundle(staged: Staged) -> None:
     staged.add("finalize", 1, {}, node=ORCHESTRATOR)
-    store_bundle(staged.storage, "run-1")
+    store_bundle(Staging(staged.storage), "run-1")
 
     staged.add("boot", 1, {"role": "relay"}, node="c3" * 32)
 
@@ -163,23 +165,62 @@ def test_two_lives_of_a_node_are_both_there(staged: Staged) -> None:
     assert [boot["batches_missing"] for boot in boots] == [0, 2]
 
 
-def test_torn_and_foreign_files_are_named_and_cost_nothing_else(staged: Staged) -> None:
-    ((torn, whole),) = [
-        [entry.name for entry in staged.storage.list(("run-1", STAGE)) if entry.name.startswith("events-")]
-    ]
-    staged.storage.write(("run-1", STAGE, torn), b'[{"n": ')
+def test_damaged_torn_and_foreign_things_are_named_and_cost_nothing_else(staged: Staged) -> None:
+    """FC-044."""
+    segment = ("run-1", "@log", "main-000001.seg")
+    whole = staged.storage.read(segment)
+    staged.storage.write(segment, whole.replace(b'[{"n": 1}]', b'[{"n": 9}]') + b"@rec 0123")
     staged.storage.write(("run-1", STAGE, "notes.txt"), b"hello")
+    staged.storage.write(("run-1", STAGE, "events-000007.json"), b'[{"n": ')
     staged.storage.write(("run-1", "stray.json"), b"{}")
 
     manifest = staged.manifest()
 
     assert manifest["nodes"][1]["event_batches"] == 1
     assert [aside["path"] for aside in manifest["set_aside"]] == [
-        f"run-1/{STAGE}/{torn}",
+        "run-1/@log/main-000001.seg",
+        "run-1/@log/main-000001.seg",
+        f"run-1/{STAGE}/events-000007.json",
         f"run-1/{STAGE}/notes.txt",
         "run-1/stray.json",
     ]
-    assert whole
+    reasons = [aside["reason"] for aside in manifest["set_aside"][:2]]
+    assert f"b1-events-000001 of {STAGE}" in reasons[0]
+    assert f"bytes {len(whole)} to {len(whole) + 9}" in reasons[1]
+
+
+def test_the_same_batch_in_two_segments_is_one_batch() -> None:
+    """FC-046: it was sent twice, and two collectors took one copy each."""
+    run = Staged()
+    for writer, body in (("one", b"[1]"), ("two", b"[1]"), ("three", b"[2]")):
+        record = Outgoing(
+            kind=RecordKind.EVENTS, run_id="run-1", node_id=STAGE, batch_id="b1-events-000001", body=body
+        )
+        Staging(run.storage, writer=writer).append(record, recv_ms=len(writer))
+
+    manifest = run.manifest()
+
+    assert [file["path"] for file in manifest["files"]] == [f"node-{STAGE[:8]}/events/events-000001.json"]
+    ((path, reason),) = [(aside["path"], aside["reason"]) for aside in manifest["set_aside"]]
+    assert path == "run-1/@log/three-000001.seg"
+    assert "another body" in reason
+
+
+def test_times_in_which_nothing_came_are_named() -> None:
+    """FC-059."""
+    run = Staged()
+    run.add("boot", 1, {"role": "relay", "schema_version": 1})
+    run.now_ms = 60_000
+    run.add("snapshot", 1, {})
+    run.add("boot", 1, {"role": "orchestrator"}, node=ORCHESTRATOR)
+    run.now_ms = 90_000
+    run.add("snapshot", 1, {}, node=ORCHESTRATOR)
+
+    nodes = {node["label"]: node for node in run.manifest()["nodes"]}
+
+    assert nodes["relay"]["silences"] == [{"from_ms": 1_000, "to_ms": 60_000}]
+    assert (nodes["relay"]["silent_ms"], nodes["orchestrator"]["silent_ms"]) == (30_000, 0)
+    assert (nodes["relay"]["schema_version"], "schema_version" in nodes["orchestrator"]) == (1, False)
 
 
 def test_what_nodes_say_they_dropped_is_in_the_manifest(staged: Staged) -> None:
@@ -194,6 +235,17 @@ def test_what_nodes_say_they_dropped_is_in_the_manifest(staged: Staged) -> None:
         "MessageSent",
         7,
     )
+
+
+def test_what_a_later_boot_repeats_of_an_earlier_ones_losses_is_counted_once(staged: Staged) -> None:
+    loss = {"where": "spool", "what": "events", "count": 2, "events": 9, "boot_id": "b1"}
+    later = {**loss, "count": 5, "events": 21}
+    staged.add("snapshot", 2, {"body": {"delivery": {"drops": [loss]}}}, boot="b1")
+    staged.add("snapshot", 3, {"body": {"delivery": {"drops": [later]}}}, boot="b2")
+
+    (drop,) = staged.manifest()["drops"]
+
+    assert (drop["boot_id"], drop["count"], drop["events"]) == ("b1", 5, 21)
 
 
 def test_without_a_report_on_deliveries_the_number_of_drops_is_unknown(staged: Staged) -> None:

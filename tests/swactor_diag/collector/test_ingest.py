@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from swactor_diag.collector.ingest import Ingest, RefusedError, unnamed_batch_id
-from swactor_diag.collector.storage import EntryKind, MemoryStorage, StorageFullError, StoragePath
+from swactor_diag.collector.staging import Staging
+from swactor_diag.collector.storage import MemoryStorage, StorageFullError, StoragePath
+from swactor_diag.schema.manifest import SetAside
 from swactor_diag.schema.submission import Outgoing, RecordKind, batch_id
 
 NODE = "a1" * 32
@@ -37,12 +39,19 @@ def on_demand(number: int, *, node: str = NODE) -> Outgoing:
     return record("snapshot", number, body={"trigger": {"kind": "OnDemand"}}, node=node)
 
 
-def stored(storage: MemoryStorage, path: StoragePath = ()) -> list[StoragePath]:
-    found: list[StoragePath] = []
-    for entry in storage.list(path):
-        below = (*path, entry.name)
-        found += [below] if entry.kind is EntryKind.FILE else stored(storage, below)
-    return found
+def stored(storage: MemoryStorage) -> list[tuple[str, bytes | SetAside]]:
+    """What a reader who knows nothing but the storage finds: batch ids and bodies."""
+    staging = Staging(storage)
+    return [
+        (found.batch_id, staging.read(found))
+        for run_id in staging.run_ids()
+        for portion in staging.portions(staging.list(run_id))
+        for found in portion.records
+    ]
+
+
+def bodies(storage: MemoryStorage) -> list[bytes | SetAside]:
+    return [body for _, body in stored(storage)]
 
 
 def test_the_answer_carries_the_three_times() -> None:
@@ -82,18 +91,20 @@ def test_another_body_under_a_stored_batch_id_is_refused() -> None:
         ingest.accept(record("events", body=[2]), 2_000)
 
     assert caught.value.code == "batch_conflict"
-    assert [storage.read(path) for path in stored(storage)] == [b"[1]"]
+    assert bodies(storage) == [b"[1]"]
 
 
 def test_a_repeat_mends_what_was_damaged_from_outside() -> None:
     storage = MemoryStorage()
     Ingest(storage).accept(record("events", body=[1, 2, 3]), 1_000)
-    (path,) = stored(storage)
-    storage.write(path, b"[1, 2")
+    segment = ("run-1", "@log", "main-000001.seg")
+    storage.write(segment, storage.read(segment).replace(b"[1, 2", b"[1, 7"))
 
     Ingest(storage).accept(record("events", body=[1, 2, 3]), 2_000)
 
-    assert [storage.read(path) for path in stored(storage)] == [b"[1, 2, 3]"]
+    damaged, mended = bodies(storage)
+    assert isinstance(damaged, SetAside)
+    assert mended == b"[1, 2, 3]"
 
 
 def test_a_second_life_of_a_node_overwrites_nothing() -> None:
@@ -104,10 +115,10 @@ def test_a_second_life_of_a_node_overwrites_nothing() -> None:
         for number in (1, 2, 3):
             ingest.accept(record("events", number, body=[boot, number], boot=boot), 1_000)
 
-    names = [path[-1] for path in stored(storage)]
+    names = [batch for batch, _ in stored(storage)]
 
-    assert sum(name.startswith("events-") for name in names) == 6
-    assert sum(name.startswith("boot-") for name in names) == 2
+    assert sum("-events-" in name for name in names) == 6
+    assert sum("-boot-" in name for name in names) == 2
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "../x", "a/b", "a\0b", "a\r\nX: y", "x" * 129, "ä", "a b"])
@@ -139,7 +150,7 @@ def test_an_empty_body_is_stored_as_null() -> None:
 
     Ingest(storage).accept(record("finalize", raw=b""), 1_000)
 
-    assert [storage.read(path) for path in stored(storage)] == [b"null"]
+    assert bodies(storage) == [b"null"]
 
 
 def test_a_sender_without_batch_ids_is_recognised_by_its_bytes() -> None:
@@ -159,10 +170,10 @@ def test_a_full_storage_is_told_and_leaves_no_trace_in_the_index() -> None:
     class FullOnce(MemoryStorage):
         full = True
 
-        def write(self, path: StoragePath, data: bytes) -> None:
+        def append(self, path: StoragePath, data: bytes, *, at: int) -> None:
             if self.full:
                 raise StorageFullError("no room")
-            super().write(path, data)
+            super().append(path, data, at=at)
 
     storage = FullOnce()
     ingest = Ingest(storage)

@@ -54,7 +54,7 @@ async def test_a_finalize_waits_no_longer_than_it_may() -> None:
 
 async def test_refusals_and_failures_are_those_of_any_sink() -> None:
     class Broken(MemoryStorage):
-        def write(self, path: StoragePath, data: bytes) -> None:
+        def append(self, path: StoragePath, data: bytes, *, at: int) -> None:
             raise StorageError("no disk")
 
     async with ActorSystem() as system:

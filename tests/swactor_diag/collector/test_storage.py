@@ -1,4 +1,4 @@
-"""Both storages keep the same promises."""
+"""Every storage keeps the same promises."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +13,7 @@ from swactor_diag.collector.storage import (
     StorageError,
     StorageFullError,
     StorageMissingError,
+    StorageTakenError,
 )
 
 
@@ -76,6 +77,92 @@ def test_a_part_that_is_no_plain_name_is_refused(storage: Storage, part: str) ->
     with pytest.raises(StorageError):
         storage.read((part, "file"))
     assert storage.list() == ()
+
+
+def test_a_part_of_a_file_is_read_without_the_rest(storage: Storage) -> None:
+    storage.write(("file",), iter([b"0123", b"456", b"789"]))
+
+    assert storage.read(("file",), 3, 4) == b"3456"
+    assert storage.read(("file",), 8, 100) == b"89"
+    assert storage.read(("file",), 100, 5) == b""
+
+
+def test_a_log_grows_and_is_read_like_any_file(storage: Storage) -> None:
+    log = ("run", "log")
+    at = 0
+    for piece in (b"one ", b"two ", b"three"):
+        storage.append(log, piece, at=at)
+        at += len(piece)
+        if piece == b"two ":
+            storage.flush()
+    storage.flush()
+
+    assert storage.read(log) == b"one two three"
+    assert storage.read(log, 2, 8) == b"e two th"
+    assert [(entry.name, entry.kind, entry.size_bytes) for entry in storage.list(("run",))] == [
+        ("log", EntryKind.FILE, 13)
+    ]
+
+
+def test_a_sealed_log_is_the_same_file(storage: Storage) -> None:
+    log = ("run", "log")
+    storage.append(log, b"one", at=0)
+    storage.flush()
+    storage.append(log, b"two", at=3)
+    storage.seal(log)
+    storage.flush()
+
+    assert storage.read(log) == b"onetwo"
+    assert [(entry.name, entry.size_bytes) for entry in storage.list(("run",))] == [("log", 6)]
+
+
+def test_a_new_log_does_not_begin_where_something_is(storage: Storage) -> None:
+    storage.append(("log",), b"mine", at=0)
+    storage.flush()
+
+    with pytest.raises(StorageTakenError):
+        storage.append(("log",), b"yours", at=0)
+
+    assert storage.read(("log",)) == b"mine"
+
+
+def test_what_was_flushed_outlives_what_was_not(storage: Storage) -> None:
+    storage.append(("log",), b"flushed", at=0)
+    storage.flush()
+    storage.append(("log",), b" and not", at=7)
+    storage.append(("other",), b"new", at=0)
+
+    storage.drop_unflushed()
+
+    if storage.flushes:
+        assert storage.read(("log",)) == b"flushed"
+        assert all(entry.size_bytes == 0 for entry in storage.list() if entry.name == "other")
+    else:
+        assert storage.read(("log",)) == b"flushed and not"
+
+
+def test_a_folder_goes_with_everything_in_it(storage: Storage) -> None:
+    storage.write(("run", "a", "deep"), b"x")
+    storage.append(("run", "log"), b"x", at=0)
+    storage.flush()
+    storage.write(("runs",), b"stays")
+
+    storage.delete(("run",))
+
+    assert [entry.name for entry in storage.list()] == ["runs"]
+    storage.append(("run", "log"), b"again", at=0)
+    storage.flush()
+    assert storage.read(("run", "log")) == b"again"
+
+
+def test_more_logs_than_may_be_open_at_once(storage: Storage) -> None:
+    names = [f"log-{number}" for number in range(100)]
+    for at, piece in ((0, b"one"), (3, b"two")):
+        for name in names:
+            storage.append((name,), piece, at=at)
+        storage.flush()
+
+    assert all(storage.read((name,)) == b"onetwo" for name in names)
 
 
 def test_links_and_unfinished_files_are_not_taken_for_files(tmp_path: Path) -> None:

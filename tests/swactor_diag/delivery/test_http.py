@@ -1,17 +1,27 @@
-"""The HTTP sink against a real server on loopback."""
+"""The HTTP sink against a real server on loopback, on every event loop that is supported."""
 
+import asyncio
 import gzip
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from aiohttp import web
+from anyio.from_thread import start_blocking_portal
 
 from swactor import SystemClock
 from swactor_diag.delivery.http import HttpSink
-from swactor_diag.delivery.sink import RecordRefusedError, SinkMisconfiguredError, SinkUnavailableError
+from swactor_diag.delivery.sink import (
+    RecordRefusedError,
+    SinkAddressError,
+    SinkMisconfiguredError,
+    SinkUnavailableError,
+)
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 GOOD = {
@@ -29,32 +39,43 @@ class Server:
     status: int = 200
     reply: object = field(default_factory=lambda: GOOD)
     headers: dict[str, str] = field(default_factory=dict)
+    hold: bool = False
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
+        if self.hold:
+            await asyncio.sleep(60)
         self.requests.append((request.path, headers, await request.read()))
         body = self.reply if isinstance(self.reply, bytes) else msgspec.json.encode(self.reply)
         return web.Response(status=self.status, body=body, headers=self.headers)
 
 
 @pytest.fixture(autouse=True)
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {}
+def anyio_backend(every_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return every_backend
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    server = Server()
+@asynccontextmanager
+async def running(server: Server) -> AsyncIterator[Server]:
     app = web.Application()
     app.router.add_post("/diag/{kind}", server.handle)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield server
     await runner.cleanup()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """The server needs asyncio, whatever its client runs on."""
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(running(Server())) as up,
+    ):
+        yield up
 
 
 @pytest.fixture
@@ -125,6 +146,28 @@ async def test_nobody_listens(unused_port: Callable[[], int]) -> None:
     with pytest.raises(SinkUnavailableError):
         await sink.post(record())
     await sink.close()
+
+
+async def test_fc054_a_server_that_never_answers_costs_the_limit_and_no_more(server: Server) -> None:
+    server.hold = True
+    sink = HttpSink(server.url, timeout_s=0.3)
+    with anyio.fail_after(10), pytest.raises(SinkUnavailableError, match="no answer within"):
+        await sink.post(record())
+    await sink.close()
+
+
+async def test_a_post_that_is_cancelled_leaves_a_sink_that_works(post: HttpSink, server: Server) -> None:
+    server.hold = True
+    with anyio.move_on_after(0.3):
+        await post.post(record())
+    server.hold = False
+    await post.post(record())
+
+
+@pytest.mark.parametrize("url", ["", "collector:9080", "ftp://collector", "http://"])
+def test_what_is_no_address_is_said_at_once(url: str) -> None:
+    with pytest.raises(SinkAddressError, match="http://host:port"):
+        HttpSink(url)
 
 
 async def test_after_close_it_opens_again(post: HttpSink) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from swactor_diag.schema.blocks import SubprocessStatus
+from swactor_diag.schema.blocks import IntrospectionOutcome, SubprocessStatus
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.catalog import BLOCKS, EVENTS, json_schema
 from swactor_diag.schema.events import Custom, SubprocessExited, SubprocessSpawned, encode_record
@@ -134,8 +134,24 @@ def test_a_bad_block_costs_that_block() -> None:
     assert (read.trigger.kind, read.trigger.data) == (TriggerKind.TRANSITION, "seq-3")
 
 
-def test_a_trigger_from_the_future_does_not_cost_the_snapshot() -> None:
-    read = read_snapshot(snapshot({}, trigger={"kind": "Eclipse"}))
+def test_values_of_a_newer_version_cost_nothing_and_stay_in_the_raw_record() -> None:
+    child = {"label": "w", "pid": 1, "status": "teleporting"}
+    body: dict[str, object] = {
+        "subprocess": {"subprocesses": [child], "scraped_at_ms": 5},
+        "introspectors": [{"name": "x", "outcome": "tired"}],
+    }
+    read = read_snapshot(snapshot(body, trigger={"kind": "Eclipse"}))
+    assert read.problems == ()
+    assert isinstance(read.body.subprocess, msgspec.Struct)
+    assert read.body.subprocess.subprocesses[0].status is SubprocessStatus.UNRECOGNIZED
+    assert read.body.introspectors[0].outcome is IntrospectionOutcome.UNRECOGNIZED
+    assert read.trigger is not None
+    assert read.trigger.kind is TriggerKind.UNRECOGNIZED
+    assert read.raw_body["subprocess"] == body["subprocess"]
+
+
+def test_a_broken_trigger_does_not_cost_the_snapshot() -> None:
+    read = read_snapshot(snapshot({}, trigger={"kind": 7}))
     assert read.trigger is None
     assert [problem.where for problem in read.problems] == ["trigger"]
 

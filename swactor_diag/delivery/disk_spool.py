@@ -1,0 +1,284 @@
+"""The spool on disk: outlives its process, and so does the count of what it had to drop.
+
+Owns: the files of one node's spool. Not here: the protocol (``spool``), what the ledger counts (``ledger``).
+
+A record is one file ``<9 digits>-<batch id>+<events>.bin``: a line of JSON that names the record, its length
+and checksum, then the body. It is written under a temporary name and renamed, so a killed process leaves
+whole records only. What a machine crash tore is found by length and checksum, and set aside. Numbering goes
+on after a restart: records of an earlier boot are sent with the id they were given then.
+
+A dropped record is counted exactly once, whenever the process is killed: the ledger says which numbers it
+covers, and is written before their files are removed. Boot records are no part of this: they go last.
+"""
+
+import errno
+import os
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from swactor_diag.delivery.ledger import Ledger, LossPlace, decode_ledger, encode_ledger
+from swactor_diag.delivery.spool import SPOOL_BYTES_MAX, SPOOL_RECORDS_MAX, SpoolFigures, first_to_go
+from swactor_diag.schema.submission import Outgoing, RecordKind
+
+SET_ASIDE_MAX = 32
+"""Refused or damaged records that are kept for people; the oldest goes first."""
+
+LEDGER_NAME = "ledger.json"
+SET_ASIDE_FOLDER = "set-aside"
+
+_NAME = re.compile(
+    r"(?P<number>[0-9]{9})-(?P<batch>[A-Za-z0-9._-]+-(?P<kind>boot|events|snapshot|finalize)-[0-9]+)"
+    r"\+(?P<events>[0-9]{1,9})\.bin"
+)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class _Header(Struct, frozen=True):
+    kind: RecordKind
+    run_id: str
+    node_id: str
+    batch_id: str
+    events: int
+    clock_samples: int
+    bytes: int
+    crc32: int
+
+
+class _Entry(Struct, frozen=True):
+    """One file; its name says all that the ledger has to know."""
+
+    number: int
+    batch_id: str
+    kind: RecordKind
+    events: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:09d}-{self.batch_id}+{self.events}.bin"
+
+
+class DiskSpool:
+    """A spool in ``directory``, of one node; what an earlier boot left there is taken over.
+
+    ``write`` puts bytes into a file that does not exist yet; a test gives one whose disk is small.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        bytes_max: int = SPOOL_BYTES_MAX,
+        records_max: int = SPOOL_RECORDS_MAX,
+        write: Callable[[Path, bytes], object] = Path.write_bytes,
+    ) -> None:
+        """Open the spool.
+
+        Raises:
+            OSError: the directory cannot be made or listed.
+        """
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._records_max = records_max
+        self._write_file = write
+        directory.mkdir(parents=True, exist_ok=True)
+        kept = decode_ledger(_read(directory / LEDGER_NAME) or b"")
+        self._ledger = Ledger(kept.losses)
+        self._ledger_saved = True
+        self._gone_through = kept.gone_through
+        self._entries = deque(_listed(directory, gone_through=kept.gone_through))
+        self._bytes = sum(entry.size for entry in self._entries)
+        self._number = 1 + max(kept.gone_through, *(entry.number for entry in self._entries), 0)
+
+    def put(self, record: Outgoing) -> None:
+        """See `Spool`. On a full disk the oldest go, too; any other trouble of the disk costs this record."""
+        data = _encode(record)
+        entry = _Entry(self._number, record.batch_id, record.kind, record.events, len(data))
+        self._number += 1
+        if len(data) > self._bytes_max:
+            self._count([entry], LossPlace.SPOOL)
+            return
+        self._make_room(len(data))
+        while (trouble := self._write(entry.name, data)) is not None:
+            if trouble not in _NO_ROOM or not self._entries:
+                self._count([entry], LossPlace.SPOOL)
+                return
+            self._drop([self._forget_first_to_go()])
+        self._entries.append(entry)
+        self._bytes += len(data)
+
+    def peek(self) -> Outgoing | None:
+        """See `Spool`. Damaged files are passed over, counted, and kept beside the spool."""
+        while self._entries:
+            record = self._read_record(self._entries[0])
+            if record is not None:
+                return record
+            entry = self._forget(0)
+            self._gone_through = max(self._gone_through, entry.number)
+            self._count([entry], LossPlace.DAMAGED)
+            self._move_aside(entry)
+        return None
+
+    def pop(self, batch_id: str) -> None:
+        """See `Spool`."""
+        if self._entries and self._entries[0].batch_id == batch_id:
+            _remove(self._directory / self._forget(0).name)
+
+    def set_aside(self, record: Outgoing, reason: str) -> None:
+        """See `Spool`: the file lies in ``set-aside`` below the directory, the reason beside it."""
+        self._ledger.count_record(LossPlace.REFUSED, record)
+        self._save_ledger()
+        folder = self._directory / SET_ASIDE_FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+            self._write_file(folder / f"{record.batch_id}.bin", _encode(record))
+            (folder / f"{record.batch_id}.txt").write_text(reason)
+            _trim(folder)
+        except OSError:
+            return  # counted above; a full disk must not cost more than this
+
+    def figures(self) -> SpoolFigures:
+        """See `Spool`."""
+        return SpoolFigures(len(self._entries), self._bytes, self._ledger.losses())
+
+    # -- losses ---------------------------------------------------------------------------------------------
+
+    def _make_room(self, size: int) -> None:
+        dropped: list[_Entry] = []
+        while self._entries and (
+            self._bytes + size > self._bytes_max or len(self._entries) >= self._records_max
+        ):
+            dropped.append(self._forget_first_to_go())
+        if dropped:
+            self._drop(dropped)
+
+    def _drop(self, entries: list[_Entry]) -> None:
+        self._gone_through = max(self._gone_through, entries[-1].number)
+        self._count(entries, LossPlace.SPOOL)
+        for entry in entries:
+            _remove(self._directory / entry.name)
+        if not self._ledger_saved:
+            self._save_ledger()  # there was no room for it; now there may be
+
+    def _count(self, entries: list[_Entry], where: LossPlace) -> None:
+        for entry in entries:
+            self._ledger.count(where, batch_id=entry.batch_id, kind=entry.kind, events=entry.events)
+        self._save_ledger()
+
+    def _forget_first_to_go(self) -> _Entry:
+        return self._forget(first_to_go(entry.kind for entry in self._entries))
+
+    def _forget(self, at: int) -> _Entry:
+        entry = self._entries[at]
+        del self._entries[at]
+        self._bytes -= entry.size
+        return entry
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def _save_ledger(self) -> None:
+        data = encode_ledger(self._ledger, gone_through=self._gone_through)
+        self._ledger_saved = self._write(LEDGER_NAME, data) is None
+
+    def _write(self, name: str, data: bytes) -> int | None:
+        """Write a file whole or not at all; return the error number of what prevented it."""
+        temporary = self._directory / f"{name}.tmp"
+        try:
+            self._write_file(temporary, data)
+            temporary.replace(self._directory / name)
+        except OSError as error:
+            _remove(temporary)
+            return error.errno or errno.EIO
+        return None
+
+    def _read_record(self, entry: _Entry) -> Outgoing | None:
+        head, _, body = (_read(self._directory / entry.name) or b"").partition(b"\n")
+        try:
+            header = msgspec.json.decode(head, type=_Header)
+        except msgspec.MsgspecError:
+            return None
+        if len(body) != header.bytes or zlib.crc32(body) != header.crc32:
+            return None
+        return Outgoing(
+            kind=header.kind,
+            run_id=header.run_id,
+            node_id=header.node_id,
+            batch_id=header.batch_id,
+            body=body,
+            events=header.events,
+            clock_samples=header.clock_samples,
+        )
+
+    def _move_aside(self, entry: _Entry) -> None:
+        path = self._directory / entry.name
+        folder = self._directory / SET_ASIDE_FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+            path.replace(folder / f"damaged-{entry.name}")
+            _trim(folder)
+        except OSError:
+            _remove(path)
+
+
+def _encode(record: Outgoing) -> bytes:
+    header = _Header(
+        kind=record.kind,
+        run_id=record.run_id,
+        node_id=record.node_id,
+        batch_id=record.batch_id,
+        events=record.events,
+        clock_samples=record.clock_samples,
+        bytes=len(record.body),
+        crc32=zlib.crc32(record.body),
+    )
+    return msgspec.json.encode(header) + b"\n" + record.body
+
+
+def _listed(directory: Path, *, gone_through: int) -> list[_Entry]:
+    """The records of an earlier boot, oldest first; unfinished and already counted files are removed."""
+    entries: list[_Entry] = []
+    for item in os.scandir(directory):
+        found = _NAME.fullmatch(item.name)
+        if item.name.endswith(".tmp") or (found is not None and _is_gone(found, gone_through)):
+            _remove(Path(item.path))
+        elif found is not None:
+            entries.append(
+                _Entry(
+                    number=int(found["number"]),
+                    batch_id=found["batch"],
+                    kind=RecordKind(found["kind"]),
+                    events=int(found["events"]),
+                    size=item.stat().st_size,
+                )
+            )
+    return sorted(entries, key=lambda entry: entry.number)
+
+
+def _is_gone(name: re.Match[str], gone_through: int) -> bool:
+    return int(name["number"]) <= gone_through and name["kind"] != RecordKind.BOOT.value
+
+
+def _trim(folder: Path) -> None:
+    files = sorted(folder.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    for path in files[: max(0, len(files) - 2 * SET_ASIDE_MAX)]:
+        _remove(path)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return  # read-only or vanished folder: what cannot be removed cannot be helped here
