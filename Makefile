@@ -9,6 +9,7 @@
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
 #   make bench-diag                    the same for the flight recorder
+#   make soak                          kill a collector 200 times under load, and count what it lost
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag clean
+.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag soak clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -89,6 +90,10 @@ bench-process: $(VENV)/installed
 
 bench-diag: $(VENV)/installed-bench
 	@$(BIN)/python benches/diag.py $(BENCH)
+
+soak: $(VENV)/installed-dev
+	@echo "== a collector is killed $(or $(SOAK_ROUNDS),200) times"
+	@SOAK_ROUNDS=$(or $(SOAK_ROUNDS),200) $(BIN)/python -m pytest -q -s tests/swactor_diag/collector/test_hard_kill.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,13 +7,15 @@ Not here: options (``collector``), what a collector does (``swactor_diag.collect
 import os
 
 import anyio
+import msgspec
 
 from swactor import ActorSystem, ThreadWatchdog
 from swactor_diag.cli._service import StopSignal, announce, service_node_id
-from swactor_diag.cli.console import CommandError, Exit, say
+from swactor_diag.cli.console import CommandError, Exit, put, say
 from swactor_diag.collector.config import CollectorConfig, ConfigError
 from swactor_diag.collector.local_sink import LocalSink
 from swactor_diag.collector.server import CollectorServer
+from swactor_diag.collector.storage import StorageError
 from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.ports import production_ports
 from swactor_diag.schema.ids import IdError, check_id
@@ -34,10 +36,28 @@ def serve(config: CollectorConfig, *, run_id: str | None) -> None:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
 
 
+def show_trims(config: CollectorConfig) -> None:
+    """Print what retention would remove now, one JSON object a line.
+
+    Raises:
+        CommandError: the settings are wrong, or the storage cannot be listed.
+    """
+    try:
+        server = CollectorServer(config)
+        for trim in server.trims_due():
+            put(msgspec.json.encode(trim).decode())
+    except ConfigError as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+    except StorageError as exc:
+        raise CommandError(str(exc)) from exc
+
+
 async def _serve(config: CollectorConfig, run_id: str | None) -> None:
     with StopSignal() as stop:
         async with CollectorServer(config) as server:
-            notes = f", records below {config.root}"
+            notes = f", records below {config.storage or config.root}"
+            if server.udp_port is not None:
+                notes += f", UDP echo on port {server.udp_port}"
             if run_id is None:
                 announce("collector", server.url, notes=notes)
                 why = await stop.wait()
@@ -64,6 +84,10 @@ async def _become_node(
         machine=ports.machine,
     )
     sink = LocalSink(
-        server.ingest, clock=system.clock, loop=system.loop, finalize_wait_s=config.finalize_wait_s
+        server.ingest,
+        clock=system.clock,
+        loop=system.loop,
+        finalize_wait_s=config.finalize_wait_s,
+        flushed=server.flushed,
     )
     return await Diagnostics.start(system, identity, sink=sink, introspectors=standard(system, ports))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from swactor_diag.cli.console import CommandError, Exit, put, say, write_file
+from swactor_diag.cli.console import CommandError, Exit, put, say, write_file, write_pieces
 
 app = typer.Typer(help="Fetch, build and read the bundle of a run.", no_args_is_help=True)
 
@@ -66,17 +66,18 @@ def from_dir(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; else <run>.tar.gz.")] = None,
 ) -> None:
     """Build the bundle of a run from staged files, without a collector, and print where it was written."""
-    from swactor_diag.collector.bundle import BundleError, build_bundle  # late: slow to import
-    from swactor_diag.collector.storage import LocalStorage, StorageError  # late too
+    from swactor_diag.collector.bundle import Bundle, BundleError  # late: slow to import
+    from swactor_diag.collector.staging import Staging  # late too
+    from swactor_diag.collector.storage import LocalStorage, StorageError
 
     try:
-        data = build_bundle(LocalStorage(folder), _checked(run_id))
+        bundle = Bundle(Staging(LocalStorage(folder)), _checked(run_id))
+        target = out if out is not None else Path(f"{run_id}.tar.gz")
+        write_pieces(target, bundle.stream())
     except BundleError as exc:
         raise CommandError(f"{exc} below {folder}", status=Exit.WRONG_INPUT) from exc
-    except (StorageError, ValueError) as exc:
+    except StorageError as exc:
         raise CommandError(str(exc)) from exc
-    target = out if out is not None else Path(f"{run_id}.tar.gz")
-    write_file(target, data)
     put(str(target))
 
 

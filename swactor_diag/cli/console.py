@@ -3,8 +3,10 @@
 Owns: the exit statuses, the one error a command raises, files as results. Not here: any command.
 """
 
+import contextlib
 import enum
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -44,8 +46,24 @@ def write_file(target: Path, data: bytes) -> None:
     Raises:
         CommandError: it cannot be written; says why.
     """
+    write_pieces(target, [data])
+
+
+def write_pieces(target: Path, pieces: Iterable[bytes]) -> None:
+    """As `write_file`, piece by piece; what fails on the way leaves no file.
+
+    Raises:
+        CommandError: it cannot be written; says why.
+    """
+    unfinished = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        with unfinished.open("wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        unfinished.replace(target)
     except OSError as exc:
         raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)

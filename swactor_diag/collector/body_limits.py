@@ -4,17 +4,35 @@ Owns: what is refused before a record exists, and with which status. Pure: chunk
 Not here: reading from the network and the time it may take (``routes``), what the bytes mean (``ingest``).
 """
 
+import sys
 import zlib
+from typing import Protocol
 
-_ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip"})
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_WINDOW_LOG_MAX = 25  # 32 MiB: what a zstd frame may ask us to keep in memory beside the body
+_DAMAGED = (zlib.error, zstd.ZstdError)
 
 
 class BodyError(Exception):
     """The body cannot be taken; carries the status that says why."""
 
-    def __init__(self, status: int, *, code: str, message: str) -> None:
+    def __init__(self, status: int, *, code: str, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self.retry_after_s = status, code, retry_after_s
+
+
+class _Inflater(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class BodyCollector:
@@ -27,22 +45,26 @@ class BodyCollector:
         """Start; ``encoding`` and ``length`` are what the headers say.
 
         Raises:
-            BodyError: 415 an encoding other than gzip, 413 announced as too large.
+            BodyError: 415 an encoding other than gzip and zstd, 413 announced as too large.
         """
-        if encoding.strip().lower() not in _ENCODINGS:
-            raise BodyError(415, code="unsupported_encoding", message="a body may be plain or gzip")
+        self._name = encoding.strip().lower()
+        self._inflate = _inflater(self._name)
         self._bytes_max = bytes_max
         if length is not None and length > bytes_max:
             raise self._too_large()
-        self._inflate = zlib.decompressobj(wbits=31) if "gzip" in encoding.lower() else None
         self._wire_bytes = 0
         self._body = bytearray()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the body is in memory."""
+        return len(self._body)
 
     def add(self, chunk: bytes) -> None:
         """Take the next chunk.
 
         Raises:
-            BodyError: 413 too large, 400 not gzip.
+            BodyError: 413 too large, 400 not what its encoding says.
         """
         self._wire_bytes += len(chunk)
         if self._wire_bytes > self._bytes_max:
@@ -52,12 +74,14 @@ class BodyCollector:
             return
         try:
             self._body += self._inflate.decompress(chunk, self._bytes_max - len(self._body) + 1)
-        except zlib.error as exc:
-            raise BodyError(400, code="body_damaged", message="the body is not gzip") from exc
+        except _DAMAGED as exc:
+            raise BodyError(400, code="body_damaged", message=f"the body is not {self._name}") from exc
+        except EOFError as exc:
+            raise self._too_long() from exc
         if len(self._body) > self._bytes_max:
             raise self._too_large()
         if self._inflate.unused_data:
-            raise BodyError(400, code="body_damaged", message="bytes follow the end of the gzip data")
+            raise self._too_long()
 
     def finish(self) -> bytes:
         """Return the whole body.
@@ -66,10 +90,27 @@ class BodyCollector:
             BodyError: 400 the compressed data ends early.
         """
         if self._inflate is not None and not self._inflate.eof:
-            raise BodyError(400, code="body_incomplete", message="the gzip data ended early")
+            raise BodyError(400, code="body_incomplete", message=f"the {self._name} data ended early")
         return bytes(self._body)
 
     def _too_large(self) -> BodyError:
         return BodyError(
             413, code="body_too_large", message=f"a body may have at most {self._bytes_max} bytes"
         )
+
+    def _too_long(self) -> BodyError:
+        return BodyError(400, code="body_damaged", message=f"bytes follow the end of the {self._name} data")
+
+
+def _inflater(encoding: str) -> _Inflater | None:
+    match encoding:
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(wbits=31)
+        case "zstd":
+            return zstd.ZstdDecompressor(
+                options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
+            )
+        case _:
+            raise BodyError(415, code="unsupported_encoding", message="a body may be plain, gzip or zstd")

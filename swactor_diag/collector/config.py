@@ -1,57 +1,143 @@
-"""What a collector is told before it starts.
+"""What a collector is told before it starts, and where it was told.
 
-Owns: the settings, their limits, and the rule that a collector which others can reach asks for a token.
-Not here: command line flags (``swactor_diag.cli``).
+Owns: the settings with their limits; putting flags, environment and a TOML file together; which addresses
+others can reach. Not here: command line options (``swactor_diag.cli``), tokens (``access``).
 """
 
 import ipaddress
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from swactor_diag.schema.submission import BODY_BYTES_MAX
 
-_TOKEN_LENGTH_MIN = 16
+ENVIRONMENT_PREFIX = "SWACTOR_DIAG_"
+"""A setting's variable is this and its name in capitals."""
+
+BIND_VARIABLE = "SWACTOR_DIAG_BIND"
+"""``host:port`` in one, as the original has it."""
+
+Days = Annotated[float, Meta(gt=0, le=36_500)]
+Count = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Seconds = Annotated[float, Meta(ge=0, le=3_600)]
 
 
 class ConfigError(Exception):
     """The collector cannot start with these settings; the text says which one to change."""
 
 
-class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of one collector. ``port`` 0 takes a free one. Sizes are bytes, times seconds."""
+class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one collector. Port 0 takes a free one. Sizes are bytes; a limit of 0 is none."""
 
-    root: Path
+    root: Path = Path("diag-data")
+    """Folder for the records, unless there is a ``storage``."""
+    storage: str | None = None
+    """Address of an object store, such as ``s3://bucket/prefix``, that several collectors may share."""
     host: str = "127.0.0.1"
-    port: int = 9080
+    port: Port = 9080
+    udp_port: Port | None = None
+    """Port that echoes datagrams, so that nodes can tell whether UDP gets through; none: no echo."""
     token_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     fsync: bool = False
-    body_bytes_max: int = BODY_BYTES_MAX
-    body_deadline_s: float = 30.0
-    finalize_wait_s: float = 5.0
+    """Acknowledge only what survives a power loss."""
+    body_bytes_max: Annotated[int, Meta(ge=1)] = BODY_BYTES_MAX
+    """Of one body, on the wire and inflated."""
+    bodies_bytes_max: Annotated[int, Meta(ge=1)] = 8 * BODY_BYTES_MAX
+    """Of all bodies that are being received at one moment."""
+    body_deadline_s: Seconds = 30.0
+    node_records_per_s: Count = 0
+    node_bytes_per_s: Count = 0
+    finalize_wait_s: Seconds = 5.0
+    """Longest wait for the last snapshots of a run that was declared over."""
+    stream_capacity: Annotated[int, Meta(ge=1, le=100_000)] = 1_024
+    """Records that wait for a reader of the live stream; a slower one skips."""
+    keep_unfinalized_days: Days = 30.0
+    keep_finalized_days: Days = 30.0
+    disk_bytes_max: Count = 64 * 1024**3
+    """What may be stored altogether; beyond it the oldest runs go."""
+    pins: tuple[str, ...] = ()
+    """Runs that are kept whatever their age."""
+    trim_every_s: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
 
 
-def load_token(config: CollectorConfig) -> bytes | None:
-    """Return the token that requests must carry, or None when this machine alone can reach the collector.
+SETTINGS = CollectorConfig.__struct_fields__
+
+
+def resolve(
+    flags: Mapping[str, object], environment: Mapping[str, str], *, file: Path | None = None
+) -> CollectorConfig:
+    """Return the settings: what ``flags`` do not say, the environment does, then the file, then the defaults.
+
+    The file is TOML: the settings at its top, or in a table ``[collector]``. Flags that are None say nothing.
 
     Raises:
-        ConfigError: others can reach the address and there is no token file, or the file is of no use.
+        ConfigError: a setting that does not exist, or a value that it cannot have; says where.
     """
-    if config.token_file is None:
-        if not _is_loopback(config.host):
-            raise ConfigError(f"{config.host} can be reached from other machines: give a token file")
-        return None
+    settings = {} if file is None else _read_file(file)
+    settings |= _from_environment(environment)
+    settings |= {name: value for name, value in flags.items() if value is not None}
+    if isinstance(settings.get("pins"), str):
+        settings["pins"] = tuple(pin.strip() for pin in str(settings["pins"]).split(",") if pin.strip())
     try:
-        token = config.token_file.read_bytes().strip()
-    except OSError as exc:
-        raise ConfigError(f"cannot read the token file {config.token_file}: {exc.strerror or exc}") from exc
-    if len(token) < _TOKEN_LENGTH_MIN or not token.isascii():
-        raise ConfigError(f"{config.token_file} must hold at least {_TOKEN_LENGTH_MIN} ASCII characters")
-    return token
+        config = msgspec.convert(settings, CollectorConfig, strict=False, dec_hook=_path)
+    except msgspec.ValidationError as exc:
+        raise ConfigError(f"a setting is wrong: {exc}") from exc
+    if (config.tls_cert is None) != (config.tls_key is None):
+        raise ConfigError("TLS needs both tls_cert and tls_key")
+    return config
 
 
-def _is_loopback(host: str) -> bool:
+def shown(config: CollectorConfig) -> str:
+    """Return the settings as TOML that would give the same ones; what is not set is commented out."""
+    lines = []
+    for name in SETTINGS:
+        value = getattr(config, name)
+        if isinstance(value, Path):
+            value = str(value)
+        text = "" if value is None else msgspec.json.encode(value).decode()
+        lines.append(f"# {name} =" if value is None else f"{name} = {text}")
+    return "\n".join(lines)
+
+
+def needs_token(host: str) -> bool:
+    """Return whether others than this machine can reach ``host``."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return not ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host != "localhost"
+
+
+def _read_file(file: Path) -> dict[str, object]:
+    try:
+        found = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"cannot read the settings in {file}") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{file} is not TOML: {exc}") from exc
+    inner = found.get("collector", found)
+    return dict(inner) if isinstance(inner, dict) else found
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    host, colon, port = environment.get(BIND_VARIABLE, "").rpartition(":")
+    if colon:
+        found |= {"host": host.strip("[]"), "port": port}
+    for name in SETTINGS:
+        value = environment.get(ENVIRONMENT_PREFIX + name.upper(), "").strip()
+        if value:
+            found[name] = value
+    return found
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise NotImplementedError(f"no setting is a {kind.__name__}")

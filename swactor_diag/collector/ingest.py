@@ -9,14 +9,15 @@ same runs and recognises the same repeats. Hints alone are forgotten; the next f
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from swactor_diag.collector.run_index import RunCounts, RunIndex
 from swactor_diag.collector.seen import checksum
 from swactor_diag.collector.staging import Staging, check_json
-from swactor_diag.collector.storage import Storage
+from swactor_diag.collector.storage import Storage, StorageError
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 
@@ -28,14 +29,17 @@ RUNS_KNOWN_MAX = 1_000
 
 
 class RefusedError(Exception):
-    """The record can never be accepted; sending it again is of no use. Nothing was stored.
+    """The record is not accepted, and nothing was stored.
 
-    ``status`` is what HTTP calls it: 400, or 422 for a record that is well formed and contradicts another.
+    ``status`` is what HTTP calls it: 400, or 422 for a record that is well formed and contradicts another;
+    sending those again is of no use. 429 has come too early, by ``retry_after_s``.
     """
 
-    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
+    def __init__(
+        self, code: str, message: str, *, status: int = 400, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.code, self.status = code, status
+        self.code, self.status, self.retry_after_s = code, status, retry_after_s
 
 
 class Ingest:
@@ -47,6 +51,7 @@ class Ingest:
         self.staging = Staging(storage, writer=writer)
         self._live_window_ms = live_window_ms
         self._runs: dict[str, RunIndex] = {}
+        self._going: set[str] = set()
 
     def accept(self, record: Outgoing, recv_ms: int, *, send_ms: int = 0) -> Answer:
         """Store ``record`` unless it is stored already, and return the answer for its sender.
@@ -62,6 +67,8 @@ class Ingest:
         _check_ids(record)
         record = record if record.body else msgspec.structs.replace(record, body=b"null")
         on_demand = _check_body(record.kind, record.body)
+        if record.run_id in self._going:
+            raise StorageError(f"run {record.run_id} is being trimmed")
         run = self._run(record.run_id)
         self._store(run, record, recv_ms)
         node = run.nodes[record.node_id]
@@ -135,10 +142,16 @@ class Ingest:
             self._forget_the_idle()
             self._runs[run.run_id] = run
 
-    def delete(self, run_id: str) -> None:
-        """Remove everything that is stored of a run."""
-        self._runs.pop(run_id, None)
-        self.staging.delete(run_id)
+    @contextmanager
+    def closing(self, run_id: str) -> Iterator[None]:
+        """Accept nothing for a run while it is removed from the storage, and know nothing of it then."""
+        self._going.add(run_id)
+        try:
+            self._runs.pop(run_id, None)
+            self.staging.close_segment(run_id)
+            yield
+        finally:
+            self._going.discard(run_id)
 
     def outstanding(self, run_id: str) -> tuple[str, ...]:
         """Return the live nodes whose snapshot for the last finalize has not come yet."""

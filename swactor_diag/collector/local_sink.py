@@ -5,10 +5,12 @@ collector itself is a node of its run, and how simulated nodes deliver.
 Not here: HTTP (``routes`` on this side, ``swactor_diag.delivery`` on the other).
 """
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from swactor.abc import Clock, Loop, Waiter
-from swactor_diag.collector.canonical import store_bundle
+from swactor_diag.collector.canonical import CanonicalBundles
 from swactor_diag.collector.ingest import Ingest, RefusedError
 from swactor_diag.collector.storage import StorageError
 from swactor_diag.delivery.sink import RecordRefusedError, SinkUnavailableError
@@ -18,11 +20,21 @@ from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
 class LocalSink:
     """Posts to ``ingest`` directly."""
 
-    def __init__(self, ingest: Ingest, *, clock: Clock, loop: Loop, finalize_wait_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        ingest: Ingest,
+        *,
+        clock: Clock,
+        loop: Loop,
+        finalize_wait_s: float = 5.0,
+        flushed: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Prepare; a storage that has to be flushed needs ``flushed``, which returns when it was."""
         self._ingest = ingest
         self._clock = clock
         self._loop = loop
         self._finalize_wait_s = finalize_wait_s
+        self._flushed = flushed
 
     async def post(self, record: Outgoing) -> Answer:
         """Store ``record`` and return the answer; a finalize waits for the last snapshots of the others.
@@ -41,6 +53,8 @@ class LocalSink:
     async def _post(self, record: Outgoing) -> Answer:
         recv_ms = self._clock.wall_ms()
         answer = self._ingest.accept(record, recv_ms, send_ms=recv_ms)
+        if self._flushed is not None:
+            await self._flushed()
         if record.kind is not RecordKind.FINALIZE:
             return answer
         settled: Waiter[None] = self._loop.waiter()
@@ -48,7 +62,7 @@ class LocalSink:
         deadline = self._loop.call_later(self._finalize_wait_s, lambda: settled.set(None))
         await settled.wait()
         deadline.cancel()
-        path = store_bundle(self._ingest.staging, record.run_id)
+        path = CanonicalBundles(self._ingest.staging).finish(record.run_id)
         clock = msgspec.structs.replace(answer.clock, collector_send_ms=max(self._clock.wall_ms(), recv_ms))
         return msgspec.structs.replace(answer, clock=clock, bundle_path=path)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 
 from swactor_diag.collector.storage_seam import (
+    PIECE_BYTES,
     UNFINISHED,
     Entry,
     EntryKind,
@@ -123,6 +124,22 @@ class LocalStorage:
         except OSError as exc:
             raise StorageError(f"cannot read {target}: {exc.strerror or exc}") from exc
 
+    def stream(self, path: StoragePath, start: int, stop: int) -> Iterator[bytes]:
+        """See `Storage.stream`."""
+        target = self._root.joinpath(*checked_path(path))
+        try:
+            file = target.open("rb")
+        except FileNotFoundError as exc:
+            raise StorageMissingError(f"no file {target}") from exc
+        with file, _storage_errors("read", target):
+            file.seek(start)
+            while start < stop:
+                piece = file.read(min(PIECE_BYTES, stop - start))
+                if not piece:
+                    raise StorageError(f"{target} ends at byte {start}")
+                yield piece
+                start += len(piece)
+
     def list(self, path: StoragePath = ()) -> tuple[Entry, ...]:
         """See `Storage.list`."""
         folder = self._root.joinpath(*checked_path(path))
@@ -138,7 +155,7 @@ class LocalStorage:
     def delete(self, path: StoragePath) -> None:
         """See `Storage.delete`. Links are removed, never followed."""
         target = self._root.joinpath(*checked_path(path))
-        for below in [log for log in self._logs if log[: len(path)] == path]:
+        for below in [log for log in list(self._logs) if log[: len(path)] == path]:
             self._close(below)
         with _storage_errors("delete", target):
             if target.is_dir() and not target.is_symlink():
@@ -158,7 +175,7 @@ class LocalStorage:
     def _log(self, path: StoragePath, target: Path, *, is_new: bool) -> "_Log":
         log = None if is_new else self._logs.pop(path, None)
         if log is None:
-            idle = [other for other in self._logs if other not in self._unflushed]
+            idle = [other for other in list(self._logs) if other not in self._unflushed]
             for other in idle[: max(0, len(idle) - LOGS_OPEN_MAX + 1)]:
                 self._close(other)
             log = _open_log(target, is_new=is_new)
@@ -168,7 +185,9 @@ class LocalStorage:
     def _close(self, path: StoragePath) -> None:
         with self._lock:
             self._unflushed.pop(path, None)
-        os.close(self._logs.pop(path).descriptor)
+        log = self._logs.pop(path, None)
+        if log is not None:
+            os.close(log.descriptor)
 
 
 class _Log:
@@ -210,7 +229,13 @@ def _entry(item: os.DirEntry[str]) -> Entry:
     if item.is_dir(follow_symlinks=False):
         return Entry(name=item.name, kind=EntryKind.FOLDER)
     if item.is_file(follow_symlinks=False):
-        return Entry(name=item.name, kind=EntryKind.FILE, size_bytes=item.stat(follow_symlinks=False).st_size)
+        found = item.stat(follow_symlinks=False)
+        return Entry(
+            name=item.name,
+            kind=EntryKind.FILE,
+            size_bytes=found.st_size,
+            modified_ms=found.st_mtime_ns // 1_000_000,
+        )
     return Entry(name=item.name, kind=EntryKind.OTHER)
 
 

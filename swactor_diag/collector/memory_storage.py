@@ -3,11 +3,13 @@
 Owns: `MemoryStorage`, which keeps the promises of `Storage` as long as its process lives.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from swactor_diag.collector.storage_seam import (
+    PIECE_BYTES,
     Entry,
     EntryKind,
+    StorageError,
     StorageMissingError,
     StoragePath,
     StorageTakenError,
@@ -50,6 +52,13 @@ class MemoryStorage:
         """See `Storage.read`."""
         file = self._file(path)
         return bytes(file[start : len(file) if length is None else start + length])
+
+    def stream(self, path: StoragePath, start: int, stop: int) -> Iterator[bytes]:
+        """See `Storage.stream`."""
+        data = self.read(path, start, stop - start)
+        if len(data) < stop - start:
+            raise StorageError(f"{self.location(path)} ends at byte {start + len(data)}")
+        yield from (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
 
     def list(self, path: StoragePath = ()) -> tuple[Entry, ...]:
         """See `Storage.list`."""

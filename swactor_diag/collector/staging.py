@@ -97,6 +97,8 @@ class Listing(msgspec.Struct, frozen=True):
     singles: tuple[tuple[StoragePath, int], ...]
     foreign: tuple[tuple[StoragePath, str], ...]
     """What cannot be used whatever is in it, and why."""
+    modified_ms: int | None = None
+    """When one of the files was written last; it is all that is known of the age of some."""
 
     @property
     def state(self) -> str:
@@ -182,6 +184,7 @@ class Staging:
         segments: list[tuple[StoragePath, int]] = []
         singles: list[tuple[StoragePath, int]] = []
         foreign: list[tuple[StoragePath, str]] = []
+        modified_ms: int | None = None
         for folder in self.storage.list((check_id(run_id, what="run id"),)):
             top = (run_id, folder.name)
             if folder.kind is not EntryKind.FOLDER or not (folder.name == LOG_FOLDER or is_id(folder.name)):
@@ -192,9 +195,11 @@ class Staging:
                 path = (*top, entry.name)
                 if entry.kind is EntryKind.FILE and pattern.fullmatch(entry.name):
                     found.append((path, self._settled_bytes(path, entry)))
+                    if entry.modified_ms is not None:
+                        modified_ms = max(modified_ms or 0, entry.modified_ms)
                 else:
                     foreign.append((path, "not a file of the collector"))
-        return Listing(run_id, tuple(segments), tuple(singles), tuple(foreign))
+        return Listing(run_id, tuple(segments), tuple(singles), tuple(foreign), modified_ms)
 
     def portions(self, listing: Listing) -> Iterator[Portion]:
         """Yield what is stored, a part at a time. Segments that somebody holds are not read again."""

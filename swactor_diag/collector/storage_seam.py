@@ -12,7 +12,7 @@ A path is a tuple of parts. Parts handed to a storage must be plain names; a lis
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -20,6 +20,9 @@ import msgspec
 StoragePath = tuple[str, ...]
 
 _PART = re.compile(r"[A-Za-z0-9._@-]{1,240}")
+PIECE_BYTES = 256 * 1024
+"""Files are streamed in pieces of this size."""
+
 UNFINISHED = ".part"
 """No name ends so, but that of a whole file that is being written."""
 
@@ -54,12 +57,14 @@ class Entry(msgspec.Struct, frozen=True, order=True):
     name: str
     kind: EntryKind
     size_bytes: int = 0
+    modified_ms: int | None = None
+    """When it was written last, by the clock of whoever keeps it; None where nobody knows."""
 
 
 class Storage(Protocol):
-    """A tree of files. Every call is synchronous and complete when it returns, `append` excepted.
+    """A tree of files. Every call is synchronous.
 
-    Only `flush` may be called from another thread than the calls that write.
+    Any thread may call; appending is for one thread, and calls that change one path come one at a time.
     """
 
     @property
@@ -114,6 +119,15 @@ class Storage(Protocol):
 
         Raises:
             StorageMissingError: there is none.
+        """
+        ...
+
+    def stream(self, path: StoragePath, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the file from byte ``start`` up to ``stop``, as it is now, whatever becomes of its name.
+
+        Raises:
+            StorageMissingError: there is none.
+            StorageError: it ends before ``stop``.
         """
         ...
 

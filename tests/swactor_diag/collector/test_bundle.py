@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swactor_diag.collector.bundle import BundleError, build_bundle
-from swactor_diag.collector.canonical import store_bundle
+from swactor_diag.collector.canonical import CanonicalBundles
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import MemoryStorage
@@ -144,7 +144,7 @@ def test_a_finalize_shows_with_its_reason(staged: Staged) -> None:
 
 def test_a_record_that_comes_after_the_finalize_is_in_the_next_bundle(staged: Staged) -> None:
     staged.add("finalize", 1, {}, node=ORCHESTRATOR)
-    store_bundle(Staging(staged.storage), "run-1")
+    CanonicalBundles(Staging(staged.storage)).finish("run-1")
 
     staged.add("boot", 1, {"role": "relay"}, node="c3" * 32)
 

@@ -1,4 +1,7 @@
-"""What was acknowledged survives the death of the collector, however sudden."""
+"""What was acknowledged survives the death of the collector, however sudden (FC-043, FC-058).
+
+``SOAK_ROUNDS=200`` makes it the long loop, see ``make soak``.
+"""
 
 import asyncio
 import hashlib
@@ -14,14 +17,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-ROUNDS = 5
-NODES = [f"{number:02d}" * 32 for number in range(4)]
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "5"))
+NODES = [f"{number:02d}" * 32 for number in range(8)]
 
 
-async def start(root: Path) -> tuple[Process, str]:
+async def start(root: Path, *options: str) -> tuple[Process, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "swactor_diag.cli.main", "collector", "--port", "0", "--root", str(root)),
+        *("-m", "swactor_diag.cli.main", "collector", "--port", "0", "--root", str(root), *options),
         stdout=PIPE,
         stderr=DEVNULL,
         env={name: value for name, value in os.environ.items() if not name.startswith("SWACTOR_DIAG_")},
@@ -61,14 +64,14 @@ async def post_until_dead(
         acknowledged.add(f"{node}/{batch}", body)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(60 + 12 * ROUNDS)
 async def test_every_acknowledged_record_is_in_the_bundle_after_kill_9(tmp_path: Path) -> None:
     acknowledged = Acknowledged()
     async with aiohttp.ClientSession() as session:
         for round_number in range(ROUNDS):
-            acknowledged.goal = len(acknowledged.bodies) + 40 + 17 * round_number
+            acknowledged.goal = len(acknowledged.bodies) + 40 + 17 * (round_number % 7)
             acknowledged.reached.clear()
-            process, url = await start(tmp_path)
+            process, url = await start(tmp_path, *(["--fsync"] if round_number % 2 else []))
             posting = [
                 asyncio.create_task(
                     post_until_dead(
@@ -91,7 +94,9 @@ async def test_every_acknowledged_record_is_in_the_bundle_after_kill_9(tmp_path:
         reader = archive.extractfile("run-1/MANIFEST.json")
         assert reader is not None
         manifest = json.load(reader)
-    assert manifest["set_aside"] == []
+    # What was being written when the collector died is named, and it is never a record.
+    assert all("torn" in aside["reason"] for aside in manifest["set_aside"])
+    assert len(manifest["set_aside"]) <= ROUNDS
     labels = {node["label"]: node["node_id_hex"] for node in manifest["nodes"]}
     stored = {
         f"{labels[file['path'].split('/')[0]]}/{file['batch_id']}": file["sha256"]
@@ -103,3 +108,5 @@ async def test_every_acknowledged_record_is_in_the_bundle_after_kill_9(tmp_path:
     known = len(acknowledged.bodies)
     # At most the one record in flight per node and round may be there without its acknowledgement.
     assert known <= len(stored) <= known + ROUNDS * len(NODES)
+    counts = f"{known} acknowledged, {len(stored)} stored, none lost, none twice"
+    sys.stdout.write(f"\n{ROUNDS} kills: {counts}\n")

@@ -26,6 +26,10 @@ def record(kind: str, number: int = 1, *, body: bytes = b"{}", node: str = NODE)
     )
 
 
+def file_at(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
 async def test_a_finalize_answers_with_the_stored_bundle(tmp_path: Path) -> None:
     async with ActorSystem() as system:
         sink = LocalSink(Ingest(LocalStorage(tmp_path)), clock=system.clock, loop=system.loop)
@@ -33,8 +37,9 @@ async def test_a_finalize_answers_with_the_stored_bundle(tmp_path: Path) -> None
 
         answer = await sink.post(record("finalize"))
 
-    stored = (tmp_path / "@bundles" / "run-1.tar.gz").read_bytes()
-    assert answer.bundle_path == str(tmp_path / "@bundles" / "run-1.tar.gz")
+    assert answer.bundle_path is not None
+    assert answer.bundle_path.startswith(str(tmp_path / "@bundles" / "run-1@"))
+    stored = file_at(answer.bundle_path)
     assert stored.startswith(b"\x1f\x8b")
     assert answer.snapshot_now
 

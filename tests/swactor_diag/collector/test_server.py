@@ -319,7 +319,8 @@ async def test_a_damaged_record_degrades_health_and_costs_only_itself(client: Cl
     assert status == 200
     (aside,) = manifest(bundle)["set_aside"]
     assert aside["path"] == f"run-1/@log/{torn.name}"
-    assert (await client.get("/healthz"))[1] == {"status": "degraded", "files_set_aside": 1}
+    health = (await client.get("/healthz"))[1]
+    assert (health["status"], health["files_set_aside"]) == ("degraded", 1)
 
 
 async def test_a_reader_that_goes_away_does_not_spoil_the_next_download(client: Client) -> None:
@@ -337,7 +338,10 @@ async def test_a_reader_that_goes_away_does_not_spoil_the_next_download(client: 
 
 
 async def test_health_says_that_all_is_well(client: Client) -> None:
-    assert await client.get("/healthz") == (200, {"status": "ok", "files_set_aside": 0})
+    assert await client.get("/healthz") == (
+        200,
+        {"status": "ok", "files_set_aside": 0, "storage": "ok"},
+    )
 
 
 async def test_with_a_token_every_route_but_health_asks_for_it(tmp_path: Path) -> None:

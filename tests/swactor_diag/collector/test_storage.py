@@ -1,10 +1,16 @@
 """Every storage keeps the same promises."""
 
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from moto.server import ThreadedMotoServer
 
+from swactor_diag.collector.bundle import Bundle, build_bundle
+from swactor_diag.collector.ingest import Ingest
+from swactor_diag.collector.object_storage import ObjectStorage
+from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import (
     EntryKind,
     LocalStorage,
@@ -15,24 +21,37 @@ from swactor_diag.collector.storage import (
     StorageMissingError,
     StorageTakenError,
 )
+from swactor_diag.schema.submission import Outgoing, RecordKind
 
 
-def _local(folder: Path) -> Storage:
-    return LocalStorage(folder / "root")
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    """A server on loopback that speaks the protocol of S3, with an empty bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        environment.setenv("AWS_ACCESS_KEY_ID", "testing")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        environment.setenv("AWS_REGION", "us-east-1")
+        urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
+        yield "s3://bucket"
+    server.stop()
 
 
-def _flushed(folder: Path) -> Storage:
-    return LocalStorage(folder / "root", fsync=True)
-
-
-def _memory(_: Path) -> Storage:
-    return MemoryStorage()
-
-
-@pytest.fixture(params=[_local, _flushed, _memory], ids=["local", "fsync", "memory"])
+@pytest.fixture(params=["local", "fsync", "memory", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    make: Callable[[Path], Storage] = request.param
-    return make(tmp_path)
+    match request.param:
+        case "local":
+            return LocalStorage(tmp_path / "root")
+        case "fsync":
+            return LocalStorage(tmp_path / "root", fsync=True)
+        case "memory":
+            return MemoryStorage()
+        case _:
+            url: str = request.getfixturevalue("s3_url")
+            return ObjectStorage(f"{url}/{tmp_path.name}")
 
 
 def test_a_written_file_is_read_back_whole(storage: Storage) -> None:
@@ -153,6 +172,31 @@ def test_a_folder_goes_with_everything_in_it(storage: Storage) -> None:
     storage.append(("run", "log"), b"again", at=0)
     storage.flush()
     assert storage.read(("run", "log")) == b"again"
+
+
+def test_several_collectors_write_to_one_store_and_any_builds_the_bundle(s3_url: str, tmp_path: Path) -> None:
+    """A batch that was sent to two of them, because an answer was lost, is one batch."""
+    url = f"{s3_url}/{tmp_path.name}"
+    collectors = {name: Ingest(ObjectStorage(url), writer=name) for name in ("one", "two")}
+    for number, name in enumerate(["one", "two", "two", "one"], start=1):
+        record = Outgoing(
+            kind=RecordKind.EVENTS,
+            run_id="run-1",
+            node_id="a1",
+            batch_id=f"b-events-{number}",
+            body=b"[%d]" % number,
+        )
+        collectors[name].accept(record, number * 100)
+        collectors["two"].accept(record, number * 100 + 1)
+        for one in collectors.values():
+            one.flush()
+
+    stores = [ObjectStorage(url), *(one.staging.storage for one in collectors.values())]
+    bundles = {build_bundle(store, "run-1") for store in stores}
+
+    assert len(bundles) == 1
+    batches = [file.batch_id for file in Bundle(Staging(ObjectStorage(url)), "run-1").files()]
+    assert batches == [f"b-events-{number}" for number in (1, 2, 3, 4)]
 
 
 def test_more_logs_than_may_be_open_at_once(storage: Storage) -> None:

@@ -1,0 +1,77 @@
+"""What a running collector consists of.
+
+Owns: making the parts and the few steps that concern several of them. Not here: HTTP (``routes``), sockets
+(``server``).
+"""
+
+import asyncio
+
+from swactor.abc import Clock
+from swactor_diag.collector.access import load_access
+from swactor_diag.collector.bodies import Bodies
+from swactor_diag.collector.canonical import CanonicalBundles
+from swactor_diag.collector.commits import GroupCommit
+from swactor_diag.collector.config import CollectorConfig
+from swactor_diag.collector.downloads import Downloads
+from swactor_diag.collector.ingest import Ingest, RefusedError
+from swactor_diag.collector.live import LiveFeeds
+from swactor_diag.collector.metrics import Metrics
+from swactor_diag.collector.node_limits import RateLimit
+from swactor_diag.collector.storage import Storage
+from swactor_diag.collector.trimming import Trimmer
+from swactor_diag.schema.submission import Outgoing
+
+
+class Parts:
+    """The parts of one collector, by name."""
+
+    def __init__(self, config: CollectorConfig, storage: Storage, *, clock: Clock, writer: str) -> None:
+        """Make them, without touching the network.
+
+        Raises:
+            ConfigError: see `load_access`.
+        """
+        self.config = config
+        self.clock = clock
+        self.access = load_access(config)
+        self.storage = storage
+        self.ingest = Ingest(storage, writer=writer)
+        self.commit = GroupCommit(self.ingest.flush, self.ingest.drop_unflushed)
+        self.canonical = CanonicalBundles(self.ingest.staging)
+        self.downloads = Downloads(self.ingest.staging, self.canonical)
+        self.trimmer = Trimmer(
+            self.ingest, canonical=self.canonical, downloads=self.downloads, config=config, clock=clock
+        )
+        self.bodies = Bodies(config)
+        self.feeds = LiveFeeds(capacity=config.stream_capacity)
+        self.metrics = Metrics()
+        self._records_limit = RateLimit(config.node_records_per_s)
+        self._bytes_limit = RateLimit(config.node_bytes_per_s)
+        self._watch()
+
+    def charge(self, record: Outgoing) -> None:
+        """Count a record against what its node may send.
+
+        Raises:
+            RefusedError: 429, too much for now.
+        """
+        now_s = self.clock.monotonic_ns() / 1e9
+        wait_s = self._records_limit.spend(record.node_id, 1, now_s=now_s)
+        wait_s = wait_s or self._bytes_limit.spend(record.node_id, len(record.body), now_s=now_s)
+        if wait_s:
+            message = f"node {record.node_id} sends more than it may"
+            raise RefusedError("too_fast", message, status=429, retry_after_s=wait_s)
+
+    async def know(self, run_id: str) -> None:
+        """Have a run in the index before it is asked for, so that nobody else waits while it is read."""
+        ingest = self.ingest
+        if not ingest.is_known(run_id) and ingest.staging.has_run(run_id):
+            ingest.learn(await asyncio.to_thread(ingest.load, run_id))
+
+    def _watch(self) -> None:
+        metrics, trimmer, bodies = self.metrics, self.trimmer, self.bodies
+        metrics.watch("stored_bytes", "Bytes in the storage.", lambda: trimmer.stored_bytes)
+        metrics.watch("trimmed_runs", "Runs removed since the start.", lambda: trimmer.trimmed)
+        metrics.watch("held_bytes", "Bytes of bodies on their way in.", lambda: bodies.held_bytes)
+        metrics.watch("watchers", "Live streams that are open.", lambda: self.feeds.watchers)
+        metrics.watch("set_aside", "Staged things of no use.", lambda: sum(self.downloads.set_aside.values()))
