@@ -19,7 +19,7 @@ from swactor_diag.introspect import EmptyProc, LinuxProc, ProcRoot, ProcUnits, k
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
-from swactor_process import LinuxSpawner, Spawner
+from swactor_process import Spawner, default_spawner
 
 log = logging.getLogger("swactor_diag")
 
@@ -71,7 +71,7 @@ def production_ports(
     return Ports(
         clock=clock,
         random=SystemRandom(),
-        spawner=LinuxSpawner,
+        spawner=default_spawner,
         proc=LinuxProc(),
         units=kernel_units(),
         watchdog=ThreadWatchdog(),
