@@ -4,7 +4,7 @@ Owns: which starts do, the launcher's command line, what its report means.
 Not here: what it does (``_launcher_program``), starting it (``_start``), the child it becomes
 (``_real_child``).
 
-The launcher is there after some 15 ms of its own and becomes the program, so process id and start time stay.
+The launcher is there after some 10 ms of its own and becomes the program, so process id and start time stay.
 It does what nobody may do between fork and exec, and what a thread of this node cannot: when the program's
 file system hangs, a process can be killed, a thread inside fork could not even say which process to kill.
 """

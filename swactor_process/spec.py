@@ -208,7 +208,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     "still alive". After the exit, output is read for at most ``linger_s`` more if something keeps it open.
     ``limits`` and ``cgroup`` are what the kernel holds it to. With ``start_timeout_s`` a program that is not
     loaded in time is given up (`SpawnRole.START_TIMEOUT`), and loading it never holds the event loop. Each of
-    the three makes a start some 20 ms longer.
+    the three makes a start some 10 ms longer.
 
     With `WhenFull.PAUSE`, ``backlog_bytes`` of output may wait before no more is read; each line or chunk
     counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies without

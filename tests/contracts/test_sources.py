@@ -36,7 +36,6 @@ SEAMS: dict[str, set[str]] = {
     "swactor/_watchdog.py": {"threading"},
     # child processes
     "swactor_process/_guardian_program.py": {"select", "signal", "subprocess", "time"},
-    "swactor_process/_launcher_program.py": {"signal"},
     "swactor_process/_real_child.py": {"os.getpid", "signal", "threading"},
     "swactor_process/_signals.py": {"signal"},
     "swactor_process/_start.py": {"subprocess"},
