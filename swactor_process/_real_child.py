@@ -164,7 +164,7 @@ class RealChild:
         self._launch: Launch | None = None
         self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
-        self._ended = self._reaped = False
+        self._ended = self._reaped = self._killed = False
         self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
@@ -230,7 +230,7 @@ class RealChild:
             self.reap()
             self.close()
             listener.refused(self._refusal)
-        elif status.signal == signal.SIGKILL:
+        elif status.signal == signal.SIGKILL and not self._killed:
             listener.exited(ExitStatus(signal=status.signal, oom=self._confined.oom_kills()))
         else:
             listener.exited(status)
@@ -255,6 +255,7 @@ class RealChild:
             except (ProcessLookupError, PermissionError):
                 pass
             if number == signal.SIGKILL:
+                self._killed = True
                 self._confined.kill()
 
     def state(self) -> str | None:

@@ -258,7 +258,7 @@ class Session:
             AnnounceExited(
                 status=status,
                 asked_for=self._asked_for,
-                external=status.signal is not None and status.signal not in self._signals_sent(),
+                external=self._is_external(status.signal),
                 escalated=self._stopping.escalated,
                 uptime_s=exited_s - self._started_s,
                 stderr_tail="".join(reader.tail() for reader in self._streams.values()),
@@ -268,8 +268,8 @@ class Session:
         )
         return effects
 
-    def _signals_sent(self) -> set[int]:
-        return self._signals | self._stopping.signals
+    def _is_external(self, number: int | None) -> bool:
+        return number is not None and number not in self._signals | self._stopping.signals
 
     def on_timer(self, timer: Timer, now_s: float) -> list[Effect]:
         """A timer came due."""

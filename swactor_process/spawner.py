@@ -35,7 +35,8 @@ class ExitStatus(Struct, frozen=True):
     """How the direct child ended. Exactly one of: ``exit_code``, ``signal``, ``status_lost``.
 
     ``status_lost`` means that it ended but the kernel gave the status to nobody, or to somebody else.
-    ``oom`` comes with signal KILL, where the counter can be read; without it nothing is known.
+    ``oom`` comes with a KILL that was not sent by `Child.signal`, where the counter can be read; without it
+    nothing is known.
     """
 
     exit_code: int | None = None
