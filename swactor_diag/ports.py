@@ -29,7 +29,7 @@ from swactor_diag.introspect import (
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
-from swactor_process import LinuxSpawner, Spawner
+from swactor_process import Spawner, default_spawner
 
 log = logging.getLogger("swactor_diag")
 
@@ -109,7 +109,7 @@ def production_ports(
     return Ports(
         clock=clock,
         random=SystemRandom(),
-        spawner=LinuxSpawner,
+        spawner=default_spawner,
         proc=proc,
         units=units,
         sys=LinuxProc("/sys"),

@@ -3,7 +3,9 @@
 ``spawn_process(ctx, ProcessSpec(...), spawner=...)`` in the owning actor; then handle the notifications.
 """
 
+from swactor_process._errors import InvalidSpecError, ProcessError
 from swactor_process.driver import ProcessActor, spawn_process
+from swactor_process.limits import Cgroup, CgroupPlace, Limits
 from swactor_process.linux import LinuxSpawner
 from swactor_process.messages import (
     CloseStdin,
@@ -30,6 +32,7 @@ from swactor_process.spawner import (
     Child,
     ChildListener,
     ExitStatus,
+    OomEvidence,
     Spawner,
     SpawnError,
     SpawnRole,
@@ -38,11 +41,9 @@ from swactor_process.spawner import (
 from swactor_process.spec import (
     Chunks,
     Inherit,
-    InvalidSpecError,
     Lines,
     Null,
     Output,
-    ProcessError,
     ProcessSpec,
     Readiness,
     ReadyOnFile,
@@ -57,6 +58,8 @@ from swactor_process.spec import (
 from swactor_process.surroundings import OutputFile, Surroundings
 
 __all__ = [
+    "Cgroup",
+    "CgroupPlace",
     "Child",
     "ChildListener",
     "Chunks",
@@ -64,11 +67,13 @@ __all__ = [
     "ExitStatus",
     "Inherit",
     "InvalidSpecError",
+    "Limits",
     "LinePart",
     "Lines",
     "LinuxSpawner",
     "MarkReady",
     "Null",
+    "OomEvidence",
     "Output",
     "OutputFile",
     "PortableSpawner",

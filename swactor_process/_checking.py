@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from swactor.abc import Loop
 from swactor.testing import Conditions
-from swactor_process.spawner import ExitStatus, Spawner, SpawnRole, WriteOutcome
-from swactor_process.spec import ProcessError, ProcessSpec, Stream
+from swactor_process._errors import ProcessError
+from swactor_process.spawner import ExitStatus, Spawner, SpawnError, SpawnRole, WriteOutcome
+from swactor_process.spec import ProcessSpec, Stream
 
 STEP_TIMEOUT_S = 10.0
 """How long a check waits for one thing to happen, in the loop's time."""
@@ -86,6 +87,16 @@ class RecordingListener:
         self.heard: list[str] = []
         self.data = {Stream.STDOUT: b"", Stream.STDERR: b""}
         self.status: ExitStatus | None = None
+        self.refusal: SpawnError | None = None
+
+    def loaded(self) -> None:
+        """See `ChildListener.loaded`."""
+        self._note("loaded")
+
+    def refused(self, error: SpawnError) -> None:
+        """See `ChildListener.refused`."""
+        self.refusal = error
+        self._note("refused")
 
     def output(self, stream: Stream, data: bytes) -> None:
         """See `ChildListener.output`."""
@@ -162,6 +173,14 @@ class StartedChild:
     async def ended(self) -> ExitStatus:
         """Wait for its end and that of its streams; return the status. It is not reaped."""
         return await self.listener.until_over(self._spec.piped())
+
+    async def refused(self) -> SpawnError:
+        """Wait until it is refused, which is all that may be heard; return why."""
+        await self.until(lambda: self.listener.heard != [])
+        error = self.listener.refusal
+        if error is None or self.listener.heard != ["refused"]:
+            raise SpawnerCheckError(f"{self._spec.program} is refused: {self.listener.heard}")
+        return error
 
     async def over(self) -> ExitStatus:
         """The same, and let go of it."""

@@ -16,6 +16,7 @@ class Timer(enum.Enum):
     """The timers of a session; setting one replaces its predecessor."""
 
     RETRY = "retry"
+    START = "start"
     READY = "ready"
     PROBE = "probe"
     GRACE = "grace"
@@ -26,7 +27,7 @@ class Timer(enum.Enum):
 
 
 class StartChild(Struct, frozen=True):
-    """Ask the spawner; answer with `Session.on_spawned` or `Session.on_refused`."""
+    """Ask the spawner; answer with `Session.on_spawned`, `Session.on_loading` or `Session.on_refused`."""
 
 
 class SetTimer(Struct, frozen=True):
@@ -149,6 +150,7 @@ class AnnounceExited(Struct, frozen=True):
 
     status: ExitStatus
     asked_for: bool
+    external: bool
     escalated: bool
     uptime_s: float
     stderr_tail: str

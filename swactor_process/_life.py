@@ -156,6 +156,14 @@ class Life:
 
     # what the child does: ChildListener
 
+    def loaded(self) -> None:
+        """See `ChildListener.loaded`."""
+        self._react(self._session.on_spawned(self._now_s()))
+
+    def refused(self, error: SpawnError) -> None:
+        """See `ChildListener.refused`."""
+        self._react(self._session.on_refused(error))
+
     def output(self, stream: Stream, data: bytes) -> None:
         """See `ChildListener.output`."""
         self._react(self._session.on_output(stream, data, self._now_s()))
@@ -247,7 +255,8 @@ class Life:
         except SpawnError as error:
             self._perform(self._session.on_refused(error))
         else:
-            self._perform(self._session.on_spawned(self._now_s()))
+            loading = self._child.loading
+            self._perform(self._session.on_loading() if loading else self._session.on_spawned(self._now_s()))
 
     def _command_child(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from swactor_process._checking import (
+    STEP_TIMEOUT_S,
     RealPrograms,
     SpawnerCheckError,
     SpawnerSetup,
@@ -124,11 +125,13 @@ async def a_status_that_somebody_else_took_is_never_made_up(setup: SpawnerSetup)
 
 
 async def many_children_leave_nothing_behind(setup: SpawnerSetup) -> None:
-    """No zombie and no descriptor."""
+    """No zombie and no descriptor, whichever way they were started."""
+    ways = (None, STEP_TIMEOUT_S)
     await setup.turn()  # whatever the spawner opens once is open from here on
     before = _open_descriptors()
     for _ in range(5):
-        children = [setup.start(setup.programs.exits_with(0)) for _ in range(10)]
+        specs = [replace(setup.programs.exits_with(0), start_timeout_s=way) for way in ways for _ in range(5)]
+        children = [setup.start(spec) for spec in specs]
         for started in children:
             await started.over()
         zombies = [started.child.pid for started in children if _exists(started.child.pid)]

@@ -2,7 +2,7 @@
 
 Owns: reading, writing, signalling and reaping one child; how its exit is read; the spawner around it.
 Not here: how the exit is noticed (``linux``, ``portable``), when to do what (``session``), what a refusal
-means (``_refusals``), who is killed when this node dies (``guardian``).
+means (``_refusals``), who is killed when this node dies (``guardian``), what holds a child (``_confined``).
 
 The exit is read without reaping. Until `RealChild.reap` the dead leader keeps its process id, so that
 signalling the group can never hit somebody else.
@@ -13,17 +13,23 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from swactor.abc import Loop
+from swactor_process._cgroups import Cgroups
+from swactor_process._confined import Confined
 from swactor_process._guardian_program import living_members, read_stat
+from swactor_process._launch import Launch, Outcome
+from swactor_process._oom import NodeOomCounter
 from swactor_process._pipes import PipeReader, PipeWriter, Readables
 from swactor_process._refusals import explain
 from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
 from swactor_process.guardian import Guardian
-from swactor_process.spawner import ChildListener, ExitStatus, WriteOutcome
+from swactor_process.limits import CgroupPlace
+from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, WriteOutcome
 from swactor_process.spec import Lines, ProcessSpec, Stream
 
 
@@ -59,10 +65,15 @@ class RealSpawner(ABC):
 
     A process that was started with SIGCHLD ignored would lose every exit status; the default is restored
     here, when this is the main thread. The orphan guard is one process; the first guarded child starts it.
+
+    ``cgroup_root`` is the control group that may be divided among children with a `Cgroup`; unless given, it
+    is that of this node, or one above it that was delegated.
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
         self._loop = loop
+        self._cgroups = Cgroups(os.getpid(), root=cgroup_root)
+        self._oom_counter = NodeOomCounter()
         self._guardian = Guardian(loop)
         self._start_times = StartTimes()
         ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
@@ -70,13 +81,15 @@ class RealSpawner(ABC):
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> "RealChild":
-        """See `Spawner.spawn`. Blocks until the kernel has loaded the program: about 0.3 ms."""
+        """See `Spawner.spawn`. Blocks until the program, or the launcher, is loaded: about 0.3 ms."""
         pipes = ChildPipes()
+        confined = Confined.of(spec.cgroup, self._cgroups, self._oom_counter)
         began_ns = self._start_times.now_ns()
         try:
-            pid = pipes.start(spec)
+            pid = pipes.start(spec, cgroup_members=confined.members_file)
         except OSError as exc:
             pipes.close_ours()
+            confined.release()
             raise explain(exc, spec) from exc
         finally:
             pipes.close_theirs()
@@ -86,6 +99,7 @@ class RealSpawner(ABC):
             start_time=self._start_times.of(pid, began_ns),
             listener=listener,
             guardian=self._guardian,
+            confined=confined,
         )
         try:
             child.take(pipes, self._loop, self._readables())
@@ -116,6 +130,8 @@ class RealSpawner(ABC):
     def close(self) -> None:
         """End the orphan guard, and with it the groups of guarded children that still live."""
         self._guardian.close()
+        self._cgroups.close()
+        self._oom_counter.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,13 +153,18 @@ class RealChild:
         start_time: int | None,
         listener: ChildListener,
         guardian: Guardian,
+        confined: Confined,
     ) -> None:
         self.pid, self.start_time = pid, start_time
         self.parent_pid = os.getpid()
         self.guarded = spec.guarded and guardian.guard(pid, start_time)
+        self.loading = False
         self._guardian = guardian
+        self._confined = confined
+        self._launch: Launch | None = None
+        self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
-        self._ended = self._reaped = False
+        self._ended = self._reaped = self._killed = False
         self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
@@ -160,6 +181,12 @@ class RealChild:
         for stream in tuple(pipes.outputs):
             self._readers[stream] = self._reader(readables, stream, pipes.outputs[stream])
             del pipes.outputs[stream]
+        if pipes.report is not None:
+            self._launch = Launch(self._spec, readables, pipes.report, self._launched)
+            pipes.report = None
+            self.loading = True
+            for reader in self._readers.values():
+                reader.pause()  # the program may speak before we know that it runs
 
     def _reader(self, readables: Readables, stream: Stream, descriptor: int) -> PipeReader:
         def on_data(data: bytes) -> None:
@@ -174,13 +201,39 @@ class RealChild:
         wide = not isinstance(self._spec.policy(stream), Lines)
         return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof, wide=wide)
 
+    @property
+    def cgroup(self) -> CgroupPlace | None:
+        """See `Child.cgroup`."""
+        return self._confined.place
+
+    def _launched(self, outcome: Outcome) -> None:
+        """The launcher has told how it went."""
+        if outcome.no_cgroup:
+            self._confined.do_without(outcome.no_cgroup)
+        self._refusal = outcome.refusal
+        if self._refusal is None:
+            self.loading = False
+            for reader in self._readers.values():
+                reader.resume()
+            if self._listener is not None:
+                self._listener.loaded()
+
     def on_ended(self, ended: Ended) -> None:
-        """Tell the listener of the exit; without one, reap."""
+        """Tell the listener of the exit, or of the launcher's failure; without one, reap."""
         self._ended, self._reaped = True, ended.reaped
-        if self._listener is not None:
-            self._listener.exited(ended.status)
-        else:
+        if self._launch is not None:
+            self._launch.finish()  # the loop may not have come to it
+        listener, status = self._listener, ended.status
+        if listener is None:
             self.reap()
+        elif self._refusal is not None:
+            self.reap()
+            self.close()
+            listener.refused(self._refusal)
+        elif status.signal == signal.SIGKILL and not self._killed:
+            listener.exited(ExitStatus(signal=status.signal, oom=self._confined.oom_kills()))
+        else:
+            listener.exited(status)
 
     def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
         """See `Child.write`."""
@@ -201,6 +254,9 @@ class RealChild:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):
                 pass
+            if number == signal.SIGKILL:
+                self._killed = True
+                self._confined.kill()
 
     def state(self) -> str | None:
         """See `Child.state`."""
@@ -215,9 +271,10 @@ class RealChild:
                 os.waitpid(self.pid, 0)
             except ChildProcessError:
                 pass
-        survivors = living_members(self.pid)
+        survivors = self._confined.with_members(living_members(self.pid))
         if not survivors:
             self._guardian.release(self.pid)
+            self._confined.release()
         return survivors
 
     def pause(self, stream: Stream) -> None:
@@ -242,6 +299,8 @@ class RealChild:
             reader.close()
         if self._stdin is not None:
             self._stdin.close()
+        if self._launch is not None:
+            self._launch.close()
 
     def discard(self) -> None:
         """Kill and reap it: its exit could not be noticed. Blocks until it is gone."""

@@ -5,6 +5,7 @@ Not here: anything the driver does; it cannot tell these children from real ones
 loop, so on a virtual loop it is virtual time; process ids come from a counter.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,15 @@ from functools import partial
 from swactor.abc import Clock, Scheduler
 from swactor_process._scripted_surroundings import ScriptedSurroundings
 from swactor_process._signals import HARMLESS, KILL
-from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
+from swactor_process.limits import CgroupPlace
+from swactor_process.spawner import (
+    ChildListener,
+    ExitStatus,
+    OomEvidence,
+    SpawnError,
+    SpawnRole,
+    WriteOutcome,
+)
 from swactor_process.spec import ProcessSpec, Stream
 
 FIRST_PID = 1_000
@@ -32,11 +41,15 @@ class Say:
 
 @dataclass(frozen=True)
 class Exit:
-    """End with ``code``, or by ``signal``, ``after_s`` seconds after the step before."""
+    """End with ``code``, or by ``signal``, ``after_s`` seconds after the step before.
+
+    ``oom`` is what the kernel has counted, for an end by KILL.
+    """
 
     code: int = 0
     after_s: float = 0.0
     signal: int | None = None
+    oom: OomEvidence | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,8 @@ class Script:
 
     The default reads its input silently and ends with 0 when it is closed. ``begin`` runs first;
     ``on_line`` gets each line of input without its newline; ``ignores`` are signals it does not mind;
-    ``unkillable`` survives KILL, like a process inside an uninterruptible call.
+    ``unkillable`` survives KILL, like a process inside an uninterruptible call. The program is loaded
+    ``load_s`` seconds after the start, at once unless given; infinity is a file system that hangs.
     """
 
     begin: tuple[Step, ...] = ()
@@ -80,6 +94,7 @@ class Script:
     on_stdin_closed: Callable[[], Iterable[Step]] = _end_at_eof
     ignores: frozenset[int] = frozenset()
     unkillable: bool = False
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +152,10 @@ class ScriptedSpawner:
             on_end=lambda: self._living.pop(pid),
         )
         self._living[pid] = child
-        self._loop.call_soon(child.begin)
+        if not child.loading:
+            self._loop.call_soon(child.begin)
+        elif math.isfinite(script.load_s):
+            self._loop.call_later(script.load_s, child.begin)
         return child
 
     def living(self) -> tuple["ScriptedChild", ...]:
@@ -170,6 +188,8 @@ class ScriptedChild:
         self.spec = spec
         self.pid, self.parent_pid, self.start_time = pid, parent_pid, start_time
         self.guarded = spec.guarded
+        self.loading = script.load_s > 0
+        self.cgroup = None if spec.cgroup is None else CgroupPlace(f"/scripted/{pid}")
         self._loop, self._script = loop, script
         self._surroundings = surroundings
         self._listener: ChildListener | None = listener
@@ -186,11 +206,17 @@ class ScriptedChild:
             self._todo.append(None)
 
     def begin(self) -> None:
-        """Take the first step."""
+        """Be loaded, and take the first step."""
+        if self._ended:
+            return
+        if self.loading:
+            self.loading = False
+            if self._listener is not None:
+                self._listener.loaded()
         self._next()
 
     def _next(self) -> None:
-        while self._todo and not (self._busy or self._ended or self._blocked()):
+        while self._todo and not (self._busy or self._ended or self.loading or self._blocked()):
             step = self._todo.popleft()
             if isinstance(step, Step):
                 self._busy = True
@@ -204,8 +230,8 @@ class ScriptedChild:
         if self._ended:
             return
         match step:
-            case Exit(code=code, signal=number):
-                self._end(ExitStatus(exit_code=code if number is None else None, signal=number))
+            case Exit(code=code, signal=number, oom=oom):
+                self._end(ExitStatus(exit_code=code if number is None else None, signal=number, oom=oom))
             case Listen(port=port):
                 self._surroundings.listen(port, self.pid)
             case MakeFile(path=path):
@@ -225,11 +251,13 @@ class ScriptedChild:
         self._on_end()
         for stream in self._unread:
             self._show(stream)
-        if self._listener is not None:
+        if self._listener is not None and self.loading:
+            self._listener.refused(_killed_while_loading(self.spec))
+        elif self._listener is not None:
             self._listener.exited(status)
 
     def _show(self, stream: Stream) -> None:
-        if stream not in self._paused:
+        if stream not in self._paused and not self.loading:
             self._read(stream)
 
     def _read(self, stream: Stream) -> None:
@@ -304,3 +332,9 @@ class ScriptedChild:
         self._listener = None
         self._paused.clear()
         self.read_rest()
+
+
+def _killed_while_loading(spec: ProcessSpec) -> SpawnError:
+    return SpawnError(
+        errno_name="UNKNOWN", role=SpawnRole.UNKNOWN, path=spec.program, hint="it ended before it was loaded"
+    )

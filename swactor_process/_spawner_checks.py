@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from swactor_process._checking import FLOOD_BYTES, SpawnerCheckError, SpawnerSetup, require
+from swactor_process._checking import FLOOD_BYTES, STEP_TIMEOUT_S, SpawnerCheckError, SpawnerSetup, require
 from swactor_process._signals import CONT, KILL, TERM
 from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
 from swactor_process.spec import Null, Stream
@@ -23,15 +23,22 @@ async def the_exit_code_is_that_of_the_child(setup: SpawnerSetup) -> None:
     require(statuses == [ExitStatus(exit_code=code) for code in codes], f"exit codes {codes}, not {statuses}")
 
 
+def _ended_by(status: ExitStatus, number: int) -> bool:
+    """Whether it was this signal; evidence may come with KILL only."""
+    if number != KILL and status.oom is not None:
+        return False
+    return replace(status, oom=None) == ExitStatus(signal=number)
+
+
 async def a_signal_that_ends_a_child_is_its_status(setup: SpawnerSetup) -> None:
     """Whoever sent it: we, or the child itself."""
     for number in (TERM, KILL):
         asked = setup.start(setup.programs.stays)
         asked.child.signal(number)
         status = await asked.over()
-        require(status == ExitStatus(signal=number), f"ended by signal {number}, not {status}")
+        require(_ended_by(status, number), f"ended by signal {number}, not {status}")
     status = await setup.start(setup.programs.kills_itself).over()
-    require(status == ExitStatus(signal=KILL), f"ended by its own signal {KILL}, not {status}")
+    require(_ended_by(status, KILL), f"ended by its own signal {KILL}, not {status}")
 
 
 async def a_signal_that_is_ignored_or_harmless_ends_nothing(setup: SpawnerSetup) -> None:
@@ -44,7 +51,7 @@ async def a_signal_that_is_ignored_or_harmless_ends_nothing(setup: SpawnerSetup)
     require(stubborn.listener.status is None, "a child that ignores TERM lives on")
     stubborn.child.signal(KILL)
     status = await stubborn.over()
-    require(status == ExitStatus(signal=KILL), f"KILL ends any child, not {status}")
+    require(_ended_by(status, KILL), f"KILL ends any child, not {status}")
 
 
 async def exit_and_ends_of_streams_are_told_once(setup: SpawnerSetup) -> None:
@@ -169,6 +176,43 @@ async def a_program_that_cannot_be_started_is_refused(setup: SpawnerSetup) -> No
             raise SpawnerCheckError(f"{refused.spec.program} cannot be started")
 
 
+async def a_start_with_a_time_limit_is_told_before_anything_else(setup: SpawnerSetup) -> None:
+    """If it was not over at once; all else is as without the limit."""
+    spoken = setup.start(replace(setup.programs.speaks, start_timeout_s=STEP_TIMEOUT_S))
+    expected = ["loaded"] if spoken.child.loading else []
+    pid = spoken.child.pid
+    status = await spoken.over()
+    heard = spoken.listener.heard
+    require(heard[: len(expected)] == expected, f"loading ends first: {heard}")
+    require(heard.count("loaded") == len(expected), f"and once: {heard}")
+    require(not spoken.child.loading and spoken.child.pid == pid, "the process stays the same")
+    require(status == ExitStatus(exit_code=7), f"exit code 7, not {status}")
+    require((spoken.out, spoken.err) == (b"out\n", b"err"), f"output, not {spoken.listener.data}")
+
+
+async def a_program_that_cannot_be_loaded_is_refused_at_once_or_later(setup: SpawnerSetup) -> None:
+    """With the same words, and nothing else is heard."""
+    for refused in setup.programs.refused:
+        try:
+            late = setup.start(replace(refused.spec, start_timeout_s=STEP_TIMEOUT_S))
+        except SpawnError as raised:
+            error = raised
+        else:
+            error = await late.refused()
+        said = (error.errno_name, error.role, error.path)
+        wanted = (refused.errno_name, refused.role, refused.path)
+        require(said == wanted, f"{wanted}, not {said}")
+
+
+async def a_start_that_is_given_up_is_not_heard_of_any_more(setup: SpawnerSetup) -> None:
+    """It is killed and closed, before the program is loaded or after."""
+    given_up = setup.start(replace(setup.programs.stays, start_timeout_s=STEP_TIMEOUT_S))
+    given_up.child.signal(KILL)
+    given_up.child.close()
+    await setup.turn()
+    require(given_up.listener.heard == [], f"nothing is heard, not {given_up.listener.heard}")
+
+
 async def a_child_waits_while_a_stream_is_paused(setup: SpawnerSetup) -> None:
     """The other stream is read meanwhile, and nothing is lost."""
     flood = setup.start(setup.programs.floods)
@@ -246,6 +290,9 @@ SPAWNER_CHECKS: tuple[Check, ...] = (
     a_child_without_stdin_is_at_the_end_of_its_input,
     a_write_to_a_child_that_has_gone_says_so,
     a_program_that_cannot_be_started_is_refused,
+    a_start_with_a_time_limit_is_told_before_anything_else,
+    a_program_that_cannot_be_loaded_is_refused_at_once_or_later,
+    a_start_that_is_given_up_is_not_heard_of_any_more,
     a_child_waits_while_a_stream_is_paused,
     the_rest_of_a_paused_stream_can_be_read_after_the_exit,
     nothing_is_heard_after_close,

@@ -1,12 +1,15 @@
 """One start of a real child: its pipes, and the call that makes the kernel run the program.
 
 Owns: which end of a pipe is whose, until the child has its own or was not started.
-Not here: what happens on the pipes (``_pipes``), what a refusal means (``_refusals``).
+Not here: what happens on the pipes (``_pipes``), the launcher (``_launch``), what a refusal means
+(``_refusals``).
 """
 
 import os
 import subprocess
+from collections.abc import Sequence
 
+from swactor_process._launch import launcher_command, needs_launcher
 from swactor_process.spec import Inherit, Null, ProcessSpec, Stream
 
 
@@ -16,10 +19,13 @@ class ChildPipes:
     def __init__(self) -> None:
         self.stdin: int | None = None
         self.outputs: dict[Stream, int] = {}
+        self.report: int | None = None
         self._theirs: list[int] = []
 
-    def start(self, spec: ProcessSpec) -> int:
+    def start(self, spec: ProcessSpec, *, cgroup_members: str | None = None) -> int:
         """Start ``spec`` in a session of its own; return its process id. It is up to the caller to reap it.
+
+        If it needs the launcher, that is what runs then; ``report`` is where it tells how it goes on.
 
         Raises:
             OSError: nothing was started.
@@ -27,16 +33,23 @@ class ChildPipes:
         stdin = subprocess.DEVNULL
         if spec.stdin:
             stdin, self.stdin = self._pipe()
+        command: Sequence[str] = spec.command
+        cwd, passed = spec.cwd, tuple[int, ...]()
+        if needs_launcher(spec):
+            self.report, theirs = self._pipe(ours_first=True)
+            command = launcher_command(spec, report=theirs, cgroup_members=cgroup_members)
+            cwd, passed = None, (theirs,)
         popen = subprocess.Popen(  # noqa: S603 - running what the owner names is the purpose
-            spec.command,
+            command,
             stdin=stdin,
             stdout=self._output(spec, Stream.STDOUT),
             stderr=self._output(spec, Stream.STDERR),
-            cwd=spec.cwd,
+            cwd=cwd,
             env=spec.env,
             # Its own session, so that a signal reaches its whole group and a Ctrl-C at the terminal does not.
             start_new_session=True,
             close_fds=True,
+            pass_fds=passed,
         )
         popen.returncode = 0  # tells Popen that there is nothing to wait for; nobody reads it
         return popen.pid
@@ -62,5 +75,6 @@ class ChildPipes:
 
     def close_ours(self) -> None:
         """Close our ends: nothing was started."""
-        for descriptor in [*self.outputs.values(), *([] if self.stdin is None else [self.stdin])]:
-            os.close(descriptor)
+        for descriptor in (*self.outputs.values(), self.stdin, self.report):
+            if descriptor is not None:
+                os.close(descriptor)

@@ -18,6 +18,8 @@ class Stopping:
         """Whether a stop was asked for."""
         self.escalated = False
         """Whether KILL was sent because the grace time was over."""
+        self.signals: set[int] = set()
+        """What the stop has sent to the child."""
         self._grace_at_s = math.inf
         self._deadline_at_s = math.inf
 
@@ -30,7 +32,11 @@ class Stopping:
     def begin(self, now_s: float) -> list[Effect]:
         """Return how it begins: politely, unless there is no grace time left."""
         polite = self._grace_at_s > now_s
-        return [*([SignalGroup(TERM)] if polite else self.escalate()), *self.timers(now_s)]
+        return [*(self._send(TERM) if polite else self.escalate()), *self.timers(now_s)]
+
+    def _send(self, number: int) -> list[Effect]:
+        self.signals.add(number)
+        return [SignalGroup(number)]
 
     def timers(self, now_s: float) -> list[Effect]:
         """Return the timers of what was asked."""
@@ -42,7 +48,7 @@ class Stopping:
     def escalate(self) -> list[Effect]:
         """The grace time is over."""
         self.escalated = True
-        return [SignalGroup(KILL)]
+        return self._send(KILL)
 
     def on_deadline(self) -> list[Effect]:
         """The deadline is over, and the child lives."""

@@ -60,6 +60,7 @@ class Telling:
                 command=self._spec.command,
                 started_at_ms=self._ctx.clock.wall_ms(),
                 guarded=child.guarded,
+                cgroup=child.cgroup,
             )
         )
 
@@ -151,6 +152,8 @@ class Telling:
             status_lost=effect.status.status_lost,
             asked_for=effect.asked_for,
             escalated=effect.escalated,
+            external=effect.external,
+            oom=effect.status.oom if effect.external else None,
             uptime_ms=round(effect.uptime_s * 1e3),
             exited_at_ms=exited_at_ms,
             stderr_tail=effect.stderr_tail,

@@ -5,6 +5,7 @@ Owns: `LinuxSpawner`. Not here: what all systems have in common (``_real_child``
 
 import os
 from functools import partial
+from pathlib import Path
 
 from swactor.abc import Cancellable, Loop
 from swactor_process._pipes import Readables
@@ -15,8 +16,8 @@ from swactor_process._watches import Watches
 class LinuxSpawner(RealSpawner):
     """Starts real children, of which pidfds tell the exit; see `RealSpawner`."""
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
+        super().__init__(loop, cgroup_root=cgroup_root)
         self._watches = Watches(loop)
 
     def _readables(self) -> Readables:

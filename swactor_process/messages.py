@@ -12,10 +12,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from swactor import ActorRef, Request
+from swactor_process._errors import InvalidSpecError
 from swactor_process._signals import is_signal, name_of
+from swactor_process.limits import CgroupPlace
 from swactor_process.output import LinePart
-from swactor_process.spawner import SpawnRole, WriteOutcome
-from swactor_process.spec import InvalidSpecError, Stream
+from swactor_process.spawner import OomEvidence, SpawnRole, WriteOutcome
+from swactor_process.spec import Stream
 
 
 class ProcessStarted(Struct, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ class ProcessStarted(Struct, frozen=True, kw_only=True):
     started_at_ms: int
     guarded: bool
     """Whether the child's group is killed when this node dies without stopping it."""
+    cgroup: CgroupPlace | None = None
+    """What became of the spec's `Cgroup`; None when it asks for none."""
 
 
 class ProcessOutput(Struct, frozen=True, kw_only=True):
@@ -118,7 +122,11 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     asked_for: bool
     """The owner had asked for the end: `Stop`, or the very signal of which the child died."""
     escalated: bool
-    """KILL was sent because the grace time was over. A signal 9 with neither flag came from elsewhere."""
+    """KILL was sent because the grace time was over."""
+    external: bool = False
+    """It died of a signal that this node had not sent: from the kernel, itself, or somebody else."""
+    oom: OomEvidence | None = None
+    """Comes with an external KILL, where the kernel's counter can be read: evidence, not a verdict."""
     uptime_ms: int
     exited_at_ms: int
     stderr_tail: str
@@ -143,8 +151,9 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
             how = f"exited with {self.exit_code}"
         else:
             how = "ended, its status is lost"
-        who = "as asked" if self.asked_for else "not by us" if self.signal is not None else "unasked"
-        return f"{how} after {self.uptime_ms / 1000:.1f} s, {who}"
+        who = "not by us" if self.external else "as asked" if self.asked_for else "unasked"
+        evidence = "" if self.oom is None else f" ({self.oom.describe()})"
+        return f"{how} after {self.uptime_ms / 1000:.1f} s, {who}{evidence}"
 
 
 class SpawnFailed(Struct, frozen=True, kw_only=True):

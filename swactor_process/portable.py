@@ -11,12 +11,13 @@ import errno
 import os
 import threading
 from functools import partial
+from pathlib import Path
 
 from swactor.abc import Loop
+from swactor_process._errors import ProcessError
 from swactor_process._pipes import Readables
 from swactor_process._real_child import LOST, RealChild, RealSpawner, look_for_exit
 from swactor_process.linux import LinuxSpawner
-from swactor_process.spec import ProcessError
 
 
 class PortableSpawner(RealSpawner):
@@ -29,10 +30,10 @@ class PortableSpawner(RealSpawner):
         ProcessError: this Python cannot look at a child without reaping it: before 3.13 on macOS.
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
         if not hasattr(os, "waitid"):
             raise ProcessError("child processes need os.waitid: on macOS there is one since Python 3.13")
-        super().__init__(loop)
+        super().__init__(loop, cgroup_root=cgroup_root)
 
     def _readables(self) -> Readables:
         return self._loop
@@ -56,13 +57,16 @@ class PortableSpawner(RealSpawner):
                     os.waitpid(child.pid, 0)
 
 
-def default_spawner(loop: Loop) -> LinuxSpawner | PortableSpawner:
+def default_spawner(loop: Loop, *, cgroup_root: Path | None = None) -> LinuxSpawner | PortableSpawner:
     """Return the best spawner there is here; on Linux since 5.3 one that needs no threads.
+
+    ``cgroup_root`` is the control group to divide among children, see `RealSpawner`.
 
     Raises:
         ProcessError: there is none, see `PortableSpawner`.
     """
-    return LinuxSpawner(loop) if _has_pidfds() else PortableSpawner(loop)
+    best = LinuxSpawner if _has_pidfds() else PortableSpawner
+    return best(loop, cgroup_root=cgroup_root)
 
 
 def _has_pidfds() -> bool:

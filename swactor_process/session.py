@@ -29,7 +29,7 @@ from swactor_process._readiness import ReadinessWatch
 from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
 from swactor_process._streams import StreamEffect, StreamReader
-from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
+from swactor_process.spawner import ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import ProcessSpec, Stream
 from swactor_process.transitions import TIMER_INPUTS, TRANSITIONS, Input, State
 
@@ -40,6 +40,9 @@ GROUP_CHECK_S = 0.01
 """Pause between looks at a group that was killed and is not gone yet."""
 QUIET_S = 0.5
 """After the exit, an open stream that brings nothing for so long is not waited for any longer."""
+OVERDUE = ("ETIMEDOUT", SpawnRole.START_TIMEOUT, "not loaded in time")
+STOPPED = ("ECANCELED", SpawnRole.STOPPED, "stopped before it was loaded")
+BEFORE_THE_START = frozenset({State.STARTING, State.LOADING})
 
 
 class Session:
@@ -83,11 +86,25 @@ class Session:
         if not self._accepts(Input.SPAWNED):
             return []
         self._started_s = now_s
-        effects = [AnnounceStarted(), *self._readiness.begin(now_s), *self._queued]
+        effects = [
+            *self._end_start_timer(),
+            AnnounceStarted(),
+            *self._readiness.begin(now_s),
+            *self._queued,
+        ]
         self._queued = []
         if self._stopping.asked and self._accepts(Input.STOP_ASKED):
             effects += self._begin_stop(now_s)
         return effects
+
+    def on_loading(self) -> list[Effect]:
+        """There is a process, which is going to be the program."""
+        if not self._accepts(Input.LOADING_BEGAN):
+            return []
+        if self._stopping.asked and self._accepts(Input.STOP_ASKED):
+            return self._give_up(*STOPPED)
+        timeout_s = self._spec.start_timeout_s
+        return [] if timeout_s is None else [SetTimer(Timer.START, timeout_s)]
 
     def on_refused(self, error: SpawnError) -> list[Effect]:
         """The spawner refused: try again shortly when that can help, else it is over."""
@@ -95,19 +112,26 @@ class Session:
         if momentary and not self._stopping.asked and self._accepts(Input.REFUSED_FOR_NOW):
             self._refusal = error
             self._retries += 1
-            return [SetTimer(Timer.RETRY, RETRY_DELAYS_S[self._retries - 1])]
-        return self._fail(error)
+            retry = SetTimer(Timer.RETRY, RETRY_DELAYS_S[self._retries - 1])
+            return [*self._end_start_timer(), retry]
+        return self._fail(error) if self._accepts(Input.REFUSED) else []
+
+    def _give_up(self, errno_name: str, role: SpawnRole, hint: str) -> list[Effect]:
+        """Kill what has not become the program; the spawner reaps it when the kernel lets go of it."""
+        error = SpawnError(errno_name=errno_name, role=role, path=self._spec.program, hint=hint)
+        return [SignalGroup(KILL), CloseChild(), *self._fail(error)]
 
     def _fail(self, error: SpawnError) -> list[Effect]:
-        if not self._accepts(Input.REFUSED):
-            return []
         answers: list[Effect] = [
             AnswerWrite(effect.ticket, WriteOutcome.CHILD_GONE)
             for effect in self._queued
             if isinstance(effect, WriteChild)
         ]
         self._queued = []
-        return [*answers, CancelTimer(Timer.RETRY), AnnounceFailed(error)]
+        return [*answers, *self._end_start_timer(), CancelTimer(Timer.RETRY), AnnounceFailed(error)]
+
+    def _end_start_timer(self) -> list[Effect]:
+        return [] if self._spec.start_timeout_s is None else [CancelTimer(Timer.START)]
 
     # commands
 
@@ -119,7 +143,9 @@ class Session:
         self._stopping.ask(now_s, grace_s=grace_s, deadline_s=deadline_s)
         match self.state:
             case State.STARTING:
-                return [] if self._refusal is None else self._fail(self._refusal)
+                return [] if self._refusal is None else self.on_refused(self._refusal)
+            case State.EXITED:
+                return self._give_up(*STOPPED)
             case State.DRAINING:
                 return [SignalGroup(KILL)]
             case _:
@@ -139,7 +165,7 @@ class Session:
         """Pass bytes on; a child that has gone, and a full queue before the start, are answered here."""
         if not self._accepts(Input.STDIN_ASKED):
             return [AnswerWrite(ticket, WriteOutcome.CHILD_GONE)]
-        if self.state is State.STARTING:
+        if self.state in BEFORE_THE_START:
             if self._queued_bytes + len(data) > self._spec.stdin_buffer_bytes:
                 return [AnswerWrite(ticket, WriteOutcome.BUFFER_FULL)]
             self._queued_bytes += len(data)
@@ -150,7 +176,7 @@ class Session:
         return self._now_or_queued(CloseChildStdin()) if self._accepts(Input.STDIN_ASKED) else []
 
     def _now_or_queued(self, effect: Effect) -> list[Effect]:
-        if self.state is not State.STARTING:
+        if self.state not in BEFORE_THE_START:
             return [effect]
         self._queued.append(effect)
         return []
@@ -232,6 +258,7 @@ class Session:
             AnnounceExited(
                 status=status,
                 asked_for=self._asked_for,
+                external=self._is_external(status.signal),
                 escalated=self._stopping.escalated,
                 uptime_s=exited_s - self._started_s,
                 stderr_tail="".join(reader.tail() for reader in self._streams.values()),
@@ -240,6 +267,9 @@ class Session:
             )
         )
         return effects
+
+    def _is_external(self, number: int | None) -> bool:
+        return number is not None and number not in self._signals | self._stopping.signals
 
     def on_timer(self, timer: Timer, now_s: float) -> list[Effect]:
         """A timer came due."""
@@ -250,6 +280,8 @@ class Session:
             case Timer.RETRY:
                 self._refusal = None
                 effects = [StartChild()]
+            case Timer.START:
+                effects = self._give_up(*OVERDUE)
             case Timer.READY:
                 effects = self._readiness.on_overdue(now_s)
             case Timer.PROBE:

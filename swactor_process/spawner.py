@@ -1,6 +1,6 @@
 """The seam between the driver and whatever makes processes: the kernel, or a script of the simulator.
 
-Owns: the protocols `Spawner`, `Child`, `ChildListener`; how an exit and a refusal look.
+Owns: the protocols `Spawner`, `Child`, `ChildListener`; how an exit, evidence and a refusal look.
 Not here: the implementations (``linux``, ``testing``). All calls and callbacks happen on the loop's thread.
 """
 
@@ -10,18 +10,39 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from swactor_process.spec import ProcessError, ProcessSpec, Stream
+from swactor_process._errors import ProcessError
+from swactor_process.limits import CgroupPlace
+from swactor_process.spec import ProcessSpec, Stream
+
+
+class OomEvidence(Struct, frozen=True):
+    """What the kernel's counter of out-of-memory kills says about a child that was killed.
+
+    ``kills`` is how many processes were killed for memory during its life: in its own control group
+    (``own_cgroup``), or in that of this node, where it need not have been this child.
+    """
+
+    kills: int
+    own_cgroup: bool
+
+    def describe(self) -> str:
+        """Return what was counted, for people."""
+        where = "its own control group" if self.own_cgroup else "the control group of its node"
+        return f"{self.kills or 'no'} out-of-memory kill{'' if self.kills == 1 else 's'} in {where} meanwhile"
 
 
 class ExitStatus(Struct, frozen=True):
     """How the direct child ended. Exactly one of: ``exit_code``, ``signal``, ``status_lost``.
 
     ``status_lost`` means that it ended but the kernel gave the status to nobody, or to somebody else.
+    ``oom`` comes with a KILL that was not sent by `Child.signal`, where the counter can be read; without it
+    nothing is known.
     """
 
     exit_code: int | None = None
     signal: int | None = None
     status_lost: bool = False
+    oom: OomEvidence | None = None
 
 
 class SpawnRole(enum.Enum):
@@ -35,6 +56,14 @@ class SpawnRole(enum.Enum):
     SIZE = "size"
     LIMIT = "limit"
     OUTPUT_FILE = "output_file"
+    LIMITS = "limits"
+    """`ProcessSpec.limits` are beyond what this node may set."""
+    CGROUP = "cgroup"
+    """There is no control group to be had for `ProcessSpec.cgroup`."""
+    START_TIMEOUT = "start_timeout"
+    """The program was not loaded within `ProcessSpec.start_timeout_s`."""
+    STOPPED = "stopped"
+    """A stop was asked for before the program was loaded."""
     UNKNOWN = "unknown"
 
 
@@ -63,7 +92,18 @@ class WriteOutcome(enum.Enum):
 
 
 class ChildListener(Protocol):
-    """Hears of a child. Nothing is called before `Spawner.spawn` has returned, nor after `Child.close`."""
+    """Hears of a child. Nothing is called before `Spawner.spawn` has returned, nor after `Child.close`.
+
+    Of a child that is still `Child.loading` then, `loaded` or `refused` is called first, once.
+    """
+
+    def loaded(self) -> None:
+        """The program runs."""
+        ...
+
+    def refused(self, error: SpawnError) -> None:
+        """The program was not started; nothing else is called, and nothing is left of the child."""
+        ...
 
     def output(self, stream: Stream, data: bytes) -> None:
         """``data`` (never empty) was read."""
@@ -94,6 +134,16 @@ class Child(Protocol):
     @property
     def start_time(self) -> int | None:
         """Kernel ticks between the machine's boot and the start of the child; None when unreadable."""
+        ...
+
+    @property
+    def loading(self) -> bool:
+        """Whether the program does not run yet, which is told later: for some specs, see `Spawner.spawn`."""
+        ...
+
+    @property
+    def cgroup(self) -> CgroupPlace | None:
+        """What became of `ProcessSpec.cgroup`; None when it asks for none."""
         ...
 
     @property
@@ -149,6 +199,9 @@ class Spawner(Protocol):
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Child:
         """Start ``spec`` in a session of its own, with no other descriptors than the three standard ones.
+
+        With ``limits``, a ``cgroup`` or a ``start_timeout_s``, the child may still be `Child.loading` when
+        this returns. The time is for the caller to watch: to kill and close such a child gives it up.
 
         Raises:
             SpawnError: nothing was started.

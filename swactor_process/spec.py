@@ -1,9 +1,9 @@
 """What to run and how to treat it: the value an owner hands to `spawn_process`.
 
-Owns: `ProcessSpec`, the output policies, the readiness rule, and every rule an input must meet. A spec that
-exists is valid: construction raises `InvalidSpecError`, which names the input and the rule.
-Not here: whether the program exists (only the kernel knows; see ``spawner.SpawnError``), restarting (belongs
-to the supervisor of the owning actor).
+Owns: `ProcessSpec`, the output policies, the readiness rule, and the rules their inputs must meet. A spec
+that exists is valid: construction raises `InvalidSpecError`, which names the input and the rule.
+Not here: what the kernel holds it to (``limits``), whether the program exists (only the kernel knows; see
+``spawner.SpawnError``), restarting (belongs to the supervisor of the owning actor).
 """
 
 import enum
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from swactor import SwactorError
+from swactor_process._errors import InvalidSpecError
+from swactor_process.limits import Cgroup, Limits
 
 LINE_MAX_BYTES = 65_536
 CHUNK_MAX_BYTES = 65_536
@@ -25,18 +26,6 @@ FILE_KEEP = 3
 STDIN_BUFFER_BYTES = 1_048_576
 LABEL_MAX_CHARS = 200
 PORT_MAX = 65_535
-
-
-class ProcessError(SwactorError):
-    """Base of every error of this package."""
-
-
-class InvalidSpecError(ProcessError, ValueError):
-    """A spec breaks a rule; nothing was started. ``field`` is the input, ``rule`` what it must meet."""
-
-    def __init__(self, field: str, rule: str) -> None:
-        super().__init__(f"{field}: {rule}")
-        self.field, self.rule = field, rule
 
 
 class Stream(enum.Enum):
@@ -217,6 +206,10 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     ``label`` is for people and need not be unique. A child starts in its own session; signals go to its
     whole group. Stopping is TERM, ``grace_s`` later KILL, and ``deadline_s`` after the request the answer
     "still alive". After the exit, output is read for at most ``linger_s`` more if something keeps it open.
+    ``limits`` and ``cgroup`` are what the kernel holds it to. With ``start_timeout_s`` a program that is not
+    loaded in time is given up (`SpawnRole.START_TIMEOUT`), and loading it never holds the event loop. Each of
+    the three makes a start some 10 ms longer.
+
     With `WhenFull.PAUSE`, ``backlog_bytes`` of output may wait before no more is read; each line or chunk
     counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies without
     stopping it.
@@ -238,6 +231,9 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     backlog_bytes: int = BACKLOG_BYTES
     stdin_buffer_bytes: int = STDIN_BUFFER_BYTES
     guarded: bool = True
+    limits: Limits | None = None
+    cgroup: Cgroup | None = None
+    start_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         """Check every input before the kernel or the standard library sees it."""
@@ -254,6 +250,8 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         _check_env(self.env or {})
         for field in ("grace_s", "deadline_s", "linger_s"):
             _check_seconds(field, getattr(self, field))
+        if self.start_timeout_s is not None:
+            _check_period("start_timeout_s", self.start_timeout_s)
         for field in ("tail_bytes", "backlog_bytes", "stdin_buffer_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidSpecError(field, "not negative")

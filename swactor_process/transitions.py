@@ -15,6 +15,8 @@ class State(enum.Enum):
     """Where the child is in its life."""
 
     STARTING = "starting"
+    LOADING = "loading"
+    """There is a process, but the program is not loaded."""
     RUNNING = "running"
     STOPPING = "stopping"
     DRAINING = "draining"
@@ -27,9 +29,11 @@ class Input(enum.Enum):
     """What can happen."""
 
     SPAWNED = enum.auto()
+    LOADING_BEGAN = enum.auto()
     REFUSED_FOR_NOW = enum.auto()
     REFUSED = enum.auto()
     RETRY_DUE = enum.auto()
+    START_OVERDUE = enum.auto()
     STOP_ASKED = enum.auto()
     SIGNAL_ASKED = enum.auto()
     STDIN_ASKED = enum.auto()
@@ -57,6 +61,14 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
     (State.STARTING, Input.STOP_ASKED): State.STARTING,
     (State.STARTING, Input.SIGNAL_ASKED): State.STARTING,
     (State.STARTING, Input.STDIN_ASKED): State.STARTING,
+    (State.STARTING, Input.LOADING_BEGAN): State.LOADING,
+    (State.LOADING, Input.SPAWNED): State.RUNNING,
+    (State.LOADING, Input.REFUSED_FOR_NOW): State.STARTING,
+    (State.LOADING, Input.REFUSED): State.EXITED,
+    (State.LOADING, Input.START_OVERDUE): State.EXITED,
+    (State.LOADING, Input.STOP_ASKED): State.EXITED,
+    (State.LOADING, Input.SIGNAL_ASKED): State.LOADING,
+    (State.LOADING, Input.STDIN_ASKED): State.LOADING,
     (State.RUNNING, Input.STOP_ASKED): State.STOPPING,
     (State.RUNNING, Input.SIGNAL_ASKED): State.RUNNING,
     (State.RUNNING, Input.STDIN_ASKED): State.RUNNING,
@@ -86,6 +98,7 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
 
 TIMER_INPUTS: Mapping[Timer, Input] = {
     Timer.RETRY: Input.RETRY_DUE,
+    Timer.START: Input.START_OVERDUE,
     Timer.READY: Input.READY_OVERDUE,
     Timer.PROBE: Input.PROBE_DUE,
     Timer.GRACE: Input.GRACE_OVER,

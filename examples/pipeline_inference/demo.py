@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.ports import production_ports
 from swactor_diag.postproc import load, summary
 from swactor_diag.supervisor import Diagnostics
-from swactor_process import LinuxSpawner
+from swactor_process import default_spawner
 
 ROOT = Path(__file__).parents[2]
 CLI = ("-m", "swactor_diag.cli.main")
@@ -99,13 +99,13 @@ class Demo:
 
     async def _run_processes(self) -> Outcome:
         async with ActorSystem(name="launcher") as system:
-            with LinuxSpawner(system.loop) as spawner:
+            with default_spawner(system.loop) as spawner:
                 launcher = await system.spawn(
                     Launcher(self._plan(), spawner=spawner, tell_people=self._tell, on_spoken=self._speak),
                     name="launcher",
                 )
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self._stop_on_signal, launcher, spawner)
+                    group.start_soon(self._stop_on_signal, launcher, spawner.close)
                     outcome = await self._run_nodes(system, launcher)
                     group.cancel_scope.cancel()
                 await system.shutdown()  # before the spawner goes: what it guards would be killed
@@ -145,14 +145,16 @@ class Demo:
         )
         return await Diagnostics.from_ports(system, identity, ports=ports)
 
-    async def _stop_on_signal(self, launcher: ActorRef[LauncherMessage], spawner: LinuxSpawner) -> None:
+    async def _stop_on_signal(
+        self, launcher: ActorRef[LauncherMessage], kill_all: Callable[[], None]
+    ) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for _ in signals:
                 self._tell("stopping everything; once more kills at once")
                 launcher.tell(StopAll(INTERRUPTED))
                 break
             async for _ in signals:
-                spawner.close()  # kills them, so that nobody writes into the folder any more
+                kill_all()  # so that nobody writes into the folder any more
                 shutil.rmtree(self._work, ignore_errors=True)
                 os._exit(130)
 

@@ -45,6 +45,15 @@ class SubprocessExited(Event, frozen=True, kw_only=True):
     exited_at_ms: int | UnsetType = UNSET
     asked_for: Annotated[bool | UnsetType, Meta(description="We told it to stop.")] = UNSET
     escalated: Annotated[bool | UnsetType, Meta(description="Only a kill ended it.")] = UNSET
+    external: Annotated[bool | UnsetType, Meta(description="We had not sent the signal that ended it.")] = (
+        UNSET
+    )
+    oom_kills: Annotated[
+        int | UnsetType, Meta(description="Out-of-memory kills in its control group during its life.")
+    ] = UNSET
+    oom_own_cgroup: Annotated[
+        bool | UnsetType, Meta(description="False: that group is the node's, it may have been another.")
+    ] = UNSET
     stderr_tail: Annotated[str | UnsetType, Meta(description="Its last words, bounded.")] = UNSET
     status_lost: Annotated[bool | UnsetType, Meta(description="The kernel gave the status to nobody.")] = (
         UNSET

@@ -1,5 +1,6 @@
 """Scripted children: what only a script can play."""
 
+import math
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from swactor import Actor, ActorSystem, Context, MailboxPolicy
 from swactor_process import (
+    CloseStdin,
     ProcessExited,
     ProcessOutput,
     ProcessSpec,
@@ -83,6 +85,29 @@ async def test_fc_015_a_start_that_is_refused_for_long_fails(system: ActorSystem
 
     assert (failed.errno_name, failed.role) == ("EAGAIN", SpawnRole.LIMIT)
     assert owned.heard == [failed]
+
+
+async def test_fc_018_a_script_that_never_loads_is_given_up(system: ActorSystem) -> None:
+    owned, spawner = await own(system, lambda _: Script(load_s=math.inf), start_timeout_s=0.05)
+
+    failed = await owned.failed()
+
+    assert (failed.errno_name, failed.role) == ("ETIMEDOUT", SpawnRole.START_TIMEOUT)
+    assert owned.heard == [failed]
+    await eventually(lambda: spawner.living() == ())
+
+
+async def test_a_script_that_loads_in_time_hears_what_was_said_meanwhile(system: ActorSystem) -> None:
+    script = Script(load_s=0.05, on_line=lambda line: (Say(line + b"!\n"),))
+    owned, _ = await own(system, lambda _: script, start_timeout_s=10.0)
+    owned.process.tell(WriteStdin(b"hello\n"))
+    owned.process.tell(CloseStdin())
+    assert owned.heard == []
+
+    exited = await owned.exited()
+
+    assert (exited.exit_code, owned.lines()) == (0, ["hello!"])
+    assert [type(heard) for heard in owned.heard] == [ProcessStarted, ProcessOutput, ProcessExited]
 
 
 async def test_a_script_answers_lines_one_after_the_other(system: ActorSystem) -> None:

@@ -52,6 +52,7 @@ BUSY = SpawnError(errno_name="EAGAIN", role=SpawnRole.LIMIT, path="", hint="busy
 MISSING = SpawnError(errno_name="ENOENT", role=SpawnRole.PROGRAM, path="p", hint="missing")
 RULES: list[Readiness | None] = [None, ReadyOnLine("up", deadline_s=3.0), ReadyOnPort(80), ReadyOnMessage()]
 LINGER_S = 2.0
+START_S = 1.5
 CLOSE_S = 0.05
 """Looks at a group that is not gone yet come every 10 ms."""
 SOON_S = 1e-6
@@ -76,8 +77,10 @@ class Life(RuleBasedStateMachine):
 
     session: Session
 
-    @initialize(readiness=st.sampled_from(RULES), pausing=st.booleans())
-    def begins(self, readiness: Readiness | None, pausing: bool) -> None:
+    @initialize(
+        readiness=st.sampled_from(RULES), pausing=st.booleans(), start_s=st.sampled_from([None, START_S])
+    )
+    def begins(self, readiness: Readiness | None, pausing: bool, start_s: float | None) -> None:
         self.now_s = 0.0
         self.timers: dict[Timer, float] = {}
         self.effects: deque[Effect] = deque()
@@ -86,6 +89,8 @@ class Life(RuleBasedStateMachine):
         self.ended_by: list[tuple[int, bool]] = []  # while it lives: TERM or KILL, and whether grace was left
         self.stops: list[tuple[float, float, float]] = []  # asked at, KILL at, deadline at
         self.spawn_pending = False
+        self.loading_since_s: float | None = None  # the launcher runs, not the program
+        self.start_timeout_s = start_s
         self.spawned_s: float | None = None
         self.gone_s: float | None = None
         self.over = False
@@ -107,6 +112,7 @@ class Life(RuleBasedStateMachine):
             stdout=policy,
             linger_s=LINGER_S,
             stdin_buffer_bytes=3,
+            start_timeout_s=start_s,
         )
         self.session = Session(spec)
         self.perform(self.session.start())
@@ -122,8 +128,19 @@ class Life(RuleBasedStateMachine):
             if isinstance(effect, TOLD):
                 self.told.append((self.now_s, effect))
                 self.over = isinstance(effect, AnnounceExited | AnnounceFailed)
+            elif self.loading_since_s is not None and isinstance(effect, SignalGroup | CloseChild):
+                self.give_up(self.loading_since_s, effect)
             else:
                 self.perform_one(effect)
+
+    def give_up(self, loading_since_s: float, effect: SignalGroup | CloseChild) -> None:
+        """The launcher is killed and let go of, for a reason."""
+        overdue_s = loading_since_s + (self.start_timeout_s or float("inf"))
+        assert self.stops or self.now_s >= overdue_s - SOON_S
+        if isinstance(effect, SignalGroup):
+            assert effect.number == KILL
+        else:
+            self.loading_since_s = None
 
     def perform_one(self, effect: Effect) -> None:
         match effect:
@@ -182,6 +199,25 @@ class Life(RuleBasedStateMachine):
     def the_start_is_refused(self, busy: bool) -> None:
         self.spawn_pending = False
         self.perform(self.session.on_refused(BUSY if busy else MISSING))
+
+    @precondition(lambda self: self.spawn_pending)
+    @rule()
+    def the_launcher_is_started(self) -> None:
+        self.spawn_pending = False
+        self.loading_since_s = self.now_s
+        self.perform(self.session.on_loading())
+
+    @precondition(lambda self: self.loading_since_s is not None)
+    @rule()
+    def the_launcher_becomes_the_program(self) -> None:
+        self.loading_since_s = None
+        self.the_child_is_started()
+
+    @precondition(lambda self: self.loading_since_s is not None)
+    @rule(busy=st.booleans())
+    def the_launcher_cannot_become_the_program(self, busy: bool) -> None:
+        self.loading_since_s = None
+        self.the_start_is_refused(busy)
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 0.6, 2.0, 5.0]))
     def time_passes(self, seconds: float) -> None:
@@ -266,13 +302,15 @@ class Life(RuleBasedStateMachine):
         self.group_left = False
 
     @precondition(lambda self: self.gone_s is not None or self.over)
-    @rule(what=st.sampled_from(["started", "refused", "ended", "output", "eof", "probed"]))
+    @rule(what=st.sampled_from(["started", "loading", "refused", "ended", "output", "eof", "probed"]))
     def something_comes_late(self, what: str) -> None:
         """A second time, or when it does not matter any more: nothing comes of it."""
         told = list(self.told)
         match what:
             case "started":
                 self.perform(self.session.on_spawned(self.now_s))
+            case "loading":
+                self.perform(self.session.on_loading())
             case "refused":
                 self.perform(self.session.on_refused(BUSY))
             case "ended":
@@ -305,6 +343,11 @@ class Life(RuleBasedStateMachine):
             assert not self.probing
             assert self.closed == (self.spawned_s is not None)
             assert self.session.state is State.EXITED
+
+    @invariant()
+    def a_start_is_given_up_in_time(self) -> None:
+        if self.loading_since_s is not None and self.start_timeout_s is not None:
+            assert self.now_s <= self.loading_since_s + self.start_timeout_s + SOON_S
 
     @invariant()
     def it_is_told_once_whether_it_is_ready(self) -> None:
@@ -365,6 +408,8 @@ class Life(RuleBasedStateMachine):
         while not self.over:
             if self.spawn_pending:
                 self.the_child_is_started()
+            elif self.loading_since_s is not None:
+                self.the_launcher_becomes_the_program()
             elif self.gone_s is None and self.spawned_s is not None:
                 self.it_ends(ExitStatus(exit_code=0))
             self.time_passes(100.0)

@@ -34,6 +34,12 @@ def starting() -> Session:
     return session
 
 
+def loading() -> Session:
+    session = starting()
+    session.on_loading()
+    return session
+
+
 def running() -> Session:
     session = starting()
     session.on_spawned(0.0)
@@ -60,6 +66,7 @@ def exited() -> Session:
 
 IN_STATE: dict[State, Callable[[], Session]] = {
     State.STARTING: starting,
+    State.LOADING: loading,
     State.RUNNING: running,
     State.STOPPING: stopping,
     State.DRAINING: draining,
@@ -73,6 +80,7 @@ def stop(session: Session) -> list[Effect]:
 
 FEED: dict[Input, Callable[[Session], list[Effect]]] = {
     Input.SPAWNED: lambda session: session.on_spawned(NOW_S),
+    Input.LOADING_BEGAN: lambda session: session.on_loading(),
     Input.REFUSED_FOR_NOW: lambda session: session.on_refused(BUSY),
     Input.REFUSED: lambda session: session.on_refused(MISSING),
     Input.STOP_ASKED: stop,
@@ -86,6 +94,7 @@ FEED: dict[Input, Callable[[Session], list[Effect]]] = {
     Input.CHILD_GONE: lambda session: session.on_exited(ExitStatus(exit_code=0), NOW_S),
     Input.DRAINED: lambda session: session.on_group((), NOW_S),
     Input.RETRY_DUE: lambda session: session.on_timer(Timer.RETRY, NOW_S),
+    Input.START_OVERDUE: lambda session: session.on_timer(Timer.START, NOW_S),
     Input.PROBE_DUE: lambda session: session.on_timer(Timer.PROBE, NOW_S),
     Input.READY_OVERDUE: lambda session: session.on_timer(Timer.READY, NOW_S),
     Input.GRACE_OVER: lambda session: session.on_timer(Timer.GRACE, NOW_S),

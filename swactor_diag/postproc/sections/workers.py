@@ -170,6 +170,9 @@ def _fate(child: _Child, node: Node) -> str:
 
 def _ended_by_signal(exited: SubprocessExited, after: str) -> str:
     signal = f"signal {exited.exit_signal}"
+    if exited.external is True:
+        meanwhile = " while we were stopping it" if exited.asked_for is True else ""
+        return f"killed by {signal}{after}, not by us{meanwhile}{_memory(exited)}"
     if exited.escalated is True:
         return f"killed by us with {signal}{after}: it did not stop when asked"
     if isinstance(exited.asked_for, UnsetType):
@@ -177,6 +180,15 @@ def _ended_by_signal(exited: SubprocessExited, after: str) -> str:
     return (
         f"stopped by us with {signal}{after}" if exited.asked_for else f"killed by {signal}{after}, not by us"
     )
+
+
+def _memory(exited: SubprocessExited) -> str:
+    """What the kernel has counted. In the node's group it need not have been this child."""
+    if isinstance(exited.oom_kills, UnsetType):
+        return ""
+    kills = f"{exited.oom_kills or 'no'} out-of-memory kill{'' if exited.oom_kills == 1 else 's'}"
+    whose = "its own" if exited.oom_own_cgroup is True else "its node's"
+    return f" ({kills} in {whose} cgroup meanwhile)"
 
 
 def render(rows: tuple[Row, ...]) -> str:

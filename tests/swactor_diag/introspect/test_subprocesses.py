@@ -12,7 +12,7 @@ from swactor_diag.introspect import EmptyProc, LinuxProc, ProcReadError, ProcRoo
 from swactor_diag.introspect.subprocesses import SubprocessIntrospector
 from swactor_diag.schema.blocks import Subprocess, SubprocessStatus
 from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
-from swactor_process import ProcessExited, ProcessStarted
+from swactor_process import OomEvidence, ProcessExited, ProcessStarted
 
 Started = Callable[..., ProcessStarted]
 Exited = Callable[..., ProcessExited]
@@ -83,6 +83,21 @@ def test_an_ended_child_stays_with_its_fate_and_proc_is_not_read_again(
     assert row.exit_at_ms == 1_700_000_001_250
     assert has_no_numbers(row)
     assert proc.reads == []
+
+
+def test_fc_021_an_exit_event_says_whose_signal_it_was_and_what_the_kernel_counted(
+    table: SubprocessIntrospector, exited: Exited
+) -> None:
+    """And nothing where there is nothing to say."""
+    oom = OomEvidence(2, own_cgroup=True)
+    table.hear(exited("killed", exit_code=None, signal=9, external=True, oom=oom))
+    table.hear(exited("stopped", exit_code=None, signal=15, asked_for=True))
+    table.hear(exited("finished"))
+
+    events = [event for event in table.take_events() if isinstance(event, SubprocessExited)]
+
+    facts = [(event.external, event.oom_kills, event.oom_own_cgroup) for event in events]
+    assert facts == [(True, 2, True), (False, UNSET, UNSET), (UNSET, UNSET, UNSET)]
 
 
 def test_an_exit_that_nobody_announced_is_told_under_what_it_says(

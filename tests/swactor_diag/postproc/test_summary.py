@@ -224,6 +224,35 @@ def test_every_heading_is_there_even_when_nothing_happened(made: MadeRun) -> Non
             {"exit_signal": 9, "uptime_ms": 1_000, "asked_for": False},
             "killed by signal 9 after 1.0 s, not by us",
         ),
+        (
+            {"exit_signal": 9, "asked_for": False, "external": True},
+            "killed by signal 9, not by us",
+        ),
+        (
+            {"exit_signal": 9, "asked_for": True, "escalated": False, "external": True},
+            "killed by signal 9, not by us while we were stopping it",
+        ),
+        (
+            {
+                "exit_signal": 9,
+                "asked_for": False,
+                "external": True,
+                "oom_kills": 1,
+                "oom_own_cgroup": True,
+            },
+            "killed by signal 9, not by us (1 out-of-memory kill in its own cgroup meanwhile)",
+        ),
+        (
+            {
+                "exit_signal": 9,
+                "asked_for": False,
+                "external": True,
+                "oom_kills": 0,
+                "oom_own_cgroup": False,
+            },
+            "killed by signal 9, not by us (no out-of-memory kills in its node's cgroup meanwhile)",
+        ),
+        ({"exit_signal": 15, "asked_for": True, "external": False}, "stopped by us with signal 15"),
         ({"exit_signal": 15, "asked_for": True}, "stopped by us with signal 15"),
         (
             {"exit_signal": 9, "asked_for": True, "escalated": True},

@@ -1,0 +1,63 @@
+"""Evidence of out-of-memory kills: the kernel's count of them in the control group of this node.
+
+Owns: keeping the counter's file open, and when it says nothing about a child.
+Not here: what the file is and says (``_cgroup_paths``), the counter of a child's own group (``_cgroups``).
+"""
+
+import os
+from pathlib import Path
+
+from swactor_process._cgroup_paths import oom_counter_file, parse_oom_kills
+from swactor_process.spawner import OomEvidence
+
+OWN = Path("/proc/self")
+TEXT_MAX_BYTES = 4_096
+
+
+class NodeOomCounter:
+    """The counter of this node's control group, which children are in too unless they have their own."""
+
+    def __init__(self, own: Path = OWN) -> None:
+        self._own = own
+        self._cgroups = self._own_cgroups()
+        self._descriptor = self._open()
+
+    def read(self) -> int | None:
+        """Return the counter now; None when it cannot be read. Some microseconds."""
+        return None if self._descriptor is None else parse_oom_kills(_read(self._descriptor))
+
+    def since(self, before: int | None) -> OomEvidence | None:
+        """Return how much it has gone up since it was ``before``; None when that says nothing.
+
+        A node that was moved since then is in another group than its child.
+        """
+        now = self.read()
+        if now is None or before is None or now < before or self._own_cgroups() != self._cgroups:
+            return None
+        return OomEvidence(now - before, own_cgroup=False)
+
+    def _open(self) -> int | None:
+        try:
+            file = oom_counter_file(self._cgroups, (self._own / "mountinfo").read_text("utf-8", "replace"))
+            return None if file is None else os.open(file, os.O_RDONLY)
+        except OSError:
+            return None
+
+    def _own_cgroups(self) -> str:
+        try:
+            return (self._own / "cgroup").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.pread(descriptor, TEXT_MAX_BYTES, 0)
+    except OSError:  # the group is gone: this node was moved
+        return b""
