@@ -14,7 +14,8 @@ from aiohttp import WSMsgType
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from swactor import Event
-from swactor.relay.protocol import CHALLENGE_BYTES, FRAME_BYTES_MAX, FrameType, Subprotocol, signed_digest
+from swactor.relay.config import Subprotocol
+from swactor.relay.protocol import CHALLENGE_BYTES, FRAME_BYTES_MAX, FrameType, signed_digest
 
 E = TypeVar("E", bound=Event)
 
