@@ -128,7 +128,8 @@ class Tap(asyncio.Protocol):
 
     def wire_cause(self) -> tuple[CloseReason, str] | None:
         """Return what the wire did by itself, or None while it has done nothing."""
-        if self.fin_received:
+        # uvloop tells an orderly end of TLS only by the loss of the connection, without an error.
+        if self.fin_received or (self.lost.is_set() and self.error is None):
             return CloseReason.CLIENT_GONE, ""
         if isinstance(self.error, ConnectionResetError | BrokenPipeError):
             return CloseReason.CONNECTION_RESET, type(self.error).__name__

@@ -174,12 +174,6 @@ def status_frame(status: Status, subprotocol: Subprotocol) -> bytes:
     return bytes([FrameType.HEALTH]) + _STATUS_TEXTS[status]
 
 
-def restarting_frame(*, reconnect_in_ms: int, try_for_ms: int) -> bytes:
-    """Return the frame that says: this relay stops, come back after so long and try for so long."""
-    body = reconnect_in_ms.to_bytes(4, "big") + try_for_ms.to_bytes(4, "big")
-    return bytes([FrameType.RESTARTING]) + body
-
-
 def choose_subprotocol(
     offered: str, spoken: Container[Subprotocol] = tuple(Subprotocol)
 ) -> Subprotocol | None:

@@ -35,7 +35,6 @@ from swactor.relay.protocol import (
     endpoint_gone_frame,
     forwarded,
     pong_frame,
-    restarting_frame,
     status_frame,
 )
 from swactor.relay.report import RelayReport
@@ -45,7 +44,6 @@ from swactor.relay.sessions import Notice, NoticeKind, Refusal, SessionBook
 _BACKLOG = 1024
 """Connections that wait to be accepted: when a relay comes back, all its clients do at once."""
 _KEEP_ALIVE_S = 15.0
-_TRY_FOR_MS = 60_000
 
 
 class RelayServer:
@@ -213,7 +211,6 @@ class RelayServer:
         self._door.shut()
         leaving = list(self._carriers.values())
         for carrier in leaving:
-            carrier.tell(restarting_frame(reconnect_in_ms=0, try_for_ms=_TRY_FOR_MS))
             carrier.end(CloseReason.RELAY_SHUTDOWN, detail=reason, goodbye=WSCloseCode.GOING_AWAY)
             if over_s > 0:
                 await asyncio.sleep(over_s / len(leaving))

@@ -6,6 +6,7 @@ wants, and `RelayEvents`. Not here: datagrams with a meaning; two real endpoints
 
 import asyncio
 import socket
+import ssl
 import struct
 from typing import Self, TypeVar
 
@@ -52,7 +53,13 @@ class RelayClient:
     """One client of the relay at ``url``; equal seeds give equal keys."""
 
     def __init__(
-        self, url: str, seed: int = 1, *, subprotocol: str = Subprotocol.V2, token: str | None = None
+        self,
+        url: str,
+        seed: int = 1,
+        *,
+        subprotocol: str = Subprotocol.V2,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._url = url
         self._key = Ed25519PrivateKey.from_private_bytes(seed.to_bytes(32, "big"))
@@ -61,7 +68,8 @@ class RelayClient:
         self._websocket: aiohttp.ClientWebSocketResponse | None = None
         self.key = self._key.public_key().public_bytes_raw()
         self.node_id = self.key.hex()
-        self.http = aiohttp.ClientSession()
+        connector = None if tls is None else aiohttp.TCPConnector(ssl=tls)
+        self.http = aiohttp.ClientSession(connector=connector)
 
     @property
     def websocket(self) -> aiohttp.ClientWebSocketResponse:
