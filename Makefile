@@ -7,6 +7,7 @@
 #   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
+#   make storm                         200 relay clients that come, double and vanish for ten minutes
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench bench-process clean
+.PHONY: help demo test check format lint types layers tests sim docs bench bench-process storm clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -84,6 +85,9 @@ bench: $(VENV)/installed-bench
 
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
+
+storm: $(VENV)/installed-dev
+	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q tests/swactor/relay/test_storm.py -k storm_the_books
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
