@@ -7,6 +7,7 @@
 #   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
+#   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
@@ -15,7 +16,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench bench-process storm clean
+.PHONY: help demo test check format lint types layers tests sim docs bench bench-process bench-relay storm clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -85,6 +86,9 @@ bench: $(VENV)/installed-bench
 
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
+
+bench-relay: $(VENV)/installed-dev
+	@$(BIN)/python benches/relay.py $(BENCH)
 
 storm: $(VENV)/installed-dev
 	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q tests/swactor/relay/test_storm.py -k storm_the_books

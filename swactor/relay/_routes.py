@@ -1,15 +1,18 @@
 """What a relay answers over plain HTTP: probes of endpoints, and its report to whoever may read it.
 
-Owns: the routes beside ``/relay`` and ``/admin``. Not here: the report itself (see ``report``).
+Owns: the routes beside ``/relay`` and ``/admin``, and that a connection's deadline rests
+while its request is answered. Not here: the report itself (see ``report``).
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
 from aiohttp import web
 
 from swactor.relay._metrics import CONTENT_TYPE, metrics_text
+from swactor.relay._tap import Tap
 from swactor.relay.config import is_loopback
 from swactor.relay.protocol import authorized
 from swactor.relay.report import RelayReport
@@ -52,6 +55,23 @@ def public_routes(source: ReportSource, *, read_token: str | None) -> list[web.R
         web.get("/sessions", sessions),
         web.get("/metrics", metrics),
     ]
+
+
+@web.middleware
+async def within_deadline(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Stop the clock of the connection while its request is answered."""
+    transport = request.transport
+    if transport is None:
+        return await handler(request)
+    tap = Tap.of(transport)
+    tap.request_came()
+    try:
+        return await handler(request)
+    finally:
+        if not tap.lost.is_set():
+            tap.await_request()
 
 
 async def _ping(_request: web.Request) -> web.Response:

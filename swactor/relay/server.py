@@ -8,7 +8,7 @@ socket (``_carrier``), other answers over HTTP (``_routes``, ``admin``).
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +19,7 @@ from swactor import Event, NodeId, SystemClock, SystemRandom
 from swactor.abc import Clock, Random
 from swactor.relay._carrier import Carrier
 from swactor.relay._door import Door
-from swactor.relay._routes import public_routes
+from swactor.relay._routes import public_routes, within_deadline
 from swactor.relay._tap import Connections, Tap
 from swactor.relay.admin import admin_routes
 from swactor.relay.config import RelayConfig, RelayConfigError, Subprotocol, relay_node_id
@@ -142,7 +142,7 @@ class RelayServer:
         self._journaling = asyncio.create_task(self._keep_journal(self._journal), name="relay-journal")
 
     async def _listen(self, tls: ssl.SSLContext | None) -> None:
-        application = web.Application(middlewares=[_within_deadline])
+        application = web.Application(middlewares=[within_deadline])
         application.add_routes([web.get("/relay", self._relay)])
         application.add_routes(public_routes(self, read_token=self.config.read_token))
         if self.config.admin_token is not None:
@@ -365,23 +365,6 @@ class RelayServer:
                 case NoticeKind.PEER_GONE:
                     frame = endpoint_gone_frame(notice.peer)
             self._carriers[notice.session.session_id].tell(frame)
-
-
-@web.middleware
-async def _within_deadline(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Stop the clock of the connection while its request is answered."""
-    transport = request.transport
-    if transport is None:
-        return await handler(request)
-    tap = Tap.of(transport)
-    tap.request_came()
-    try:
-        return await handler(request)
-    finally:
-        if not tap.lost.is_set():
-            tap.await_request()
 
 
 def _tls(config: RelayConfig) -> ssl.SSLContext | None:
