@@ -137,7 +137,9 @@ class RelayClient:
             await self._websocket.close()
 
     async def reset(self) -> None:
-        """Close the socket so that the relay sees a reset."""
-        linger_zero = struct.pack("ii", 1, 0)
-        self.websocket.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_zero)
+        """Close the socket so that the relay sees a reset; one that has ended already stays as it is."""
+        stream = self.websocket.get_extra_info("socket")
+        if stream is not None:
+            linger_zero = struct.pack("ii", 1, 0)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_zero)
         await self.drop()
