@@ -10,6 +10,8 @@
 #   make bench-process                 the same for child processes
 #   make bench-diag                    the same for the flight recorder
 #   make soak                          kill a collector 200 times under load, and count what it lost
+#   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
+#   make storm                         200 relay clients that come, double and vanish for ten minutes
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -17,7 +19,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag soak clean
+.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag bench-relay soak storm clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -94,6 +96,12 @@ bench-diag: $(VENV)/installed-bench
 soak: $(VENV)/installed-dev
 	@echo "== a collector is killed $(or $(SOAK_ROUNDS),200) times"
 	@SOAK_ROUNDS=$(or $(SOAK_ROUNDS),200) $(BIN)/python -m pytest -q -s tests/swactor_diag/collector/test_hard_kill.py
+
+bench-relay: $(VENV)/installed-dev
+	@$(BIN)/python benches/relay.py $(BENCH)
+
+storm: $(VENV)/installed-dev
+	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q tests/swactor/relay/test_storm.py -k storm_the_books
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

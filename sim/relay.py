@@ -92,7 +92,7 @@ class SimRelay:
         self.emit = _nobody_listens
         self.is_up = False
         for session in self.book.open_sessions():
-            self.end(session, CloseReason.RELAY_FAILURE)
+            self.end(session, CloseReason.CRASHED)
 
     def _perform_opened(self, opened: Opened, tunnel: "Tunnel") -> None:
         session = opened.session

@@ -4,7 +4,7 @@ This package's names need no web server: events, reports, settings and the pure 
 ``swactor.relay.server.RelayServer`` and needs the ``relay`` extra, as does ``swactor.relay.protocol``.
 """
 
-from swactor.relay.config import RelayConfig, RelayConfigError, relay_node_id
+from swactor.relay.config import RelayConfig, RelayConfigError, Subprotocol, relay_node_id
 from swactor.relay.events import (
     CLOSE_RULES,
     CloseEvidence,
@@ -15,16 +15,8 @@ from swactor.relay.events import (
     RelaySessionOpened,
 )
 from swactor.relay.report import RelayReport, SessionReport, SessionState
-from swactor.relay.sessions import (
-    Closed,
-    Instant,
-    Notice,
-    NoticeKind,
-    Opened,
-    Refusal,
-    Session,
-    SessionBook,
-)
+from swactor.relay.session import Instant, Session
+from swactor.relay.sessions import Closed, Notice, NoticeKind, Opened, Refusal, SessionBook
 
 __all__ = [
     "CLOSE_RULES",
@@ -47,5 +39,6 @@ __all__ = [
     "SessionBook",
     "SessionReport",
     "SessionState",
+    "Subprotocol",
     "relay_node_id",
 ]

@@ -1,75 +1,25 @@
 """The websocket under one relay session: its queue, its writer, its silence, and how it ended.
 
 Owns: which of all possible ends of a connection is the one that happened. An own decision is recorded
-before it is acted upon; what the wire did by itself is read off a tap below aiohttp, which alone cannot
-tell an orderly end from a reset. Not here: routing and the book (see ``server``), meaning of frames.
+before it is acted upon; what the wire did by itself is read off the tap. And when to read on: a client that
+is paused or over its limit is not read, so that TCP slows it down.
+Not here: routing and the book (see ``server``), meaning of frames.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from swactor.abc import Clock, RandomStream
-from swactor.relay.config import RelayConfig
+from swactor.relay._tap import Tap
+from swactor.relay.config import RelayConfig, Subprotocol
+from swactor.relay.drills import Throttle
 from swactor.relay.events import CloseReason
-from swactor.relay.protocol import PING_BYTES, ProtocolError, ping_frame
-from swactor.relay.sessions import Session
-
-
-class Tap(asyncio.Protocol):
-    """Passes everything on to ``inner`` and remembers how the connection ended."""
-
-    def __init__(self, inner: asyncio.Protocol) -> None:
-        self._inner = inner
-        self.fin_received = False
-        self.lost = asyncio.Event()
-        self.error: Exception | None = None
-        self.paused = False
-        self.on_paused: Callable[[], None] = _nothing
-
-    @classmethod
-    def install(cls, transport: asyncio.Transport) -> "Tap":
-        """Put a tap between ``transport`` and its protocol."""
-        inner = transport.get_protocol()
-        assert isinstance(inner, asyncio.Protocol)  # noqa: S101 - aiohttp's handler is one
-        tap = cls(inner)
-        transport.set_protocol(tap)
-        return tap
-
-    def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        self.fin_received = True
-        return self._inner.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.error = exc
-        self.lost.set()
-        self._inner.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self.paused = True
-        self._inner.pause_writing()
-        self.on_paused()
-
-    def resume_writing(self) -> None:
-        self.paused = False
-        self._inner.resume_writing()
-
-    def wire_cause(self) -> tuple[CloseReason, str] | None:
-        """Return what the wire did by itself, or None while it has done nothing."""
-        if self.fin_received:
-            return CloseReason.CLIENT_GONE, ""
-        if isinstance(self.error, ConnectionResetError | BrokenPipeError):
-            return CloseReason.CONNECTION_RESET, type(self.error).__name__
-        if self.error is not None:
-            return CloseReason.TRANSPORT_ERROR, f"{type(self.error).__name__}: {self.error}"
-        return None
+from swactor.relay.protocol import PING_BYTES, ProtocolError, Status, ping_frame, status_frame
+from swactor.relay.session import Session
 
 
 class CarrierOwner(Protocol):
@@ -93,7 +43,6 @@ class Carrier:
         websocket: web.WebSocketResponse,
         *,
         transport: asyncio.Transport,
-        tap: Tap,
         owner: CarrierOwner,
         config: RelayConfig,
         clock: Clock,
@@ -102,7 +51,7 @@ class Carrier:
         self.session = session
         self._websocket = websocket
         self._transport = transport
-        self._tap = tap
+        self._tap = Tap.of(transport)
         self._owner = owner
         self._config = config
         self._clock = clock
@@ -116,12 +65,19 @@ class Carrier:
         self._ping_payload = b""
         self._ping_sent_ns = 0
         self._patience_s = 0.0
+        self._is_paused = False
+        self._throttle: Throttle | None = None
+        self._was_told_of_limit = False
+        self._is_holding = False
+        self._may_read = asyncio.Event()
+        self._read_on_ns = 0
         self._silence_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
     async def serve(self) -> None:
         """Carry the session until it ends; the socket is closed on return."""
         self._tap.on_paused = self._watch_stall
+        self._tap.on_lost = self._may_read.set
         writer = asyncio.create_task(self._write(), name=f"relay-writer-{self.session.session_id}")
         self._ping()
         self._new_patience()
@@ -188,6 +144,8 @@ class Carrier:
         while True:
             message = await self._websocket.receive()
             if message.type is WSMsgType.BINARY:
+                if self._is_paused or self._throttle is not None:
+                    await self._hold_back(len(message.data))
                 if not self._ended:
                     self._take(message.data)
             elif message.type is WSMsgType.TEXT:
@@ -217,6 +175,47 @@ class Carrier:
                 CloseReason.RELAY_FAILURE, detail=f"closed without a recorded cause ({message.type.name})"
             )
 
+    # -- reading on, or not ------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Read no further frame until `resume`. The client is not blamed for the silence."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Read on."""
+        self._is_paused = False
+        self._may_read.set()
+
+    def limit(self, bytes_per_s: int | None) -> None:
+        """Read at most so many bytes of frames a second from now on; None: as fast as they come."""
+        self._throttle = None
+        if bytes_per_s is not None:
+            self._throttle = Throttle(bytes_per_s, now_ns=self._clock.monotonic_ns())
+        self._may_read.set()
+
+    async def _hold_back(self, n_bytes: int) -> None:
+        """Return when a frame of ``n_bytes`` may be handled; at once when nobody can wait for it any more."""
+        if self._throttle is not None:
+            self._throttle.take(n_bytes, now_ns=self._clock.monotonic_ns())
+        while not self._ended and not self._tap.lost.is_set():
+            wait_s = None if self._is_paused else self._limited_for_s()
+            if wait_s == 0:
+                return
+            self._is_holding = True
+            self._may_read.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._may_read.wait()
+            self._is_holding = False
+            self._read_on_ns = self._clock.monotonic_ns()
+
+    def _limited_for_s(self) -> float:
+        wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._clock.monotonic_ns())
+        if wait_s > 0 and not self._was_told_of_limit:
+            self._was_told_of_limit = True
+            self.tell(status_frame(Status.RATE_LIMITED, Subprotocol(self.session.subprotocol)))
+        return wait_s
+
     # -- the end -----------------------------------------------------------------------------------------
 
     def end(self, reason: CloseReason, *, detail: str = "", goodbye: int | None = None) -> None:
@@ -241,6 +240,7 @@ class Carrier:
             text = "" if reason is CloseReason.CLIENT_CLOSED else reason.value
             self._goodbye = goodbye.to_bytes(2, "big") + text.encode()
         self._wake.set()
+        self._may_read.set()
 
     # -- silence and stalls ------------------------------------------------------------------------------
 
@@ -255,8 +255,14 @@ class Carrier:
         self._ping_sent_ns = self._clock.monotonic_ns()
         self.tell(ping_frame(self._ping_payload))
 
+    def _alive_ns(self) -> int:
+        """Return when the client was last heard, or could not be heard as we did not read."""
+        if self._is_holding:
+            return self._clock.monotonic_ns()
+        return max(self.session.heard_ns, self._read_on_ns)
+
     def _silent_s(self) -> float:
-        return self.session.silent_ns(self._clock.monotonic_ns()) / 1e9
+        return (self._clock.monotonic_ns() - self._alive_ns()) / 1e9
 
     def _new_patience(self) -> None:
         """Draw how long the client may be silent before the next ping; jitter keeps pings apart."""
@@ -274,7 +280,7 @@ class Carrier:
             self._silence_timer = loop.call_later(self._config.ping_timeout_s, self._check_answer)
 
     def _check_answer(self) -> None:
-        if self.session.heard_ns > self._ping_sent_ns:
+        if self._alive_ns() > self._ping_sent_ns:
             self._new_patience()
         else:
             self.end(CloseReason.IDLE_TIMEOUT, detail=f"no frame for {self._silent_s():.1f} s")
@@ -298,7 +304,3 @@ class Carrier:
             self._arm_stall(buffered)
         else:
             self.end(CloseReason.SLOW_CLIENT, detail=f"{buffered} bytes unsent")
-
-
-def _nothing() -> None:
-    """Do nothing; stands in until a carrier listens."""

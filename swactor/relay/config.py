@@ -6,12 +6,16 @@ Not here: anything that listens (see ``server``).
 
 import hashlib
 import ipaddress
+import math
+from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct
 
-from swactor import NodeId, SwactorError
+from swactor import NodeId, SwactorError, parse_node_id
 
 TOKEN_LENGTH_MIN = 8
+PORT_DEFAULT = 7843
 
 
 class RelayConfigError(SwactorError):
@@ -22,35 +26,56 @@ class RelayConfigError(SwactorError):
         self.field = field
 
 
+class Subprotocol(StrEnum):
+    """Versions of the relay protocol, newest first."""
+
+    V2 = "iroh-relay-v2"
+    V1 = "iroh-relay-v1"
+
+
 class RelayConfig(Struct, frozen=True, kw_only=True):
     """Settings of one relay.
 
-    Beyond loopback a ``token`` is required. Tokens travel in ``Authorization: Bearer`` headers over plain
-    HTTP: whoever can read the network can read them. They never appear in logs, records or ``repr``.
+    Who may use it: everybody who can connect (on loopback only), who shows the ``token``, whose node id
+    is among the ``allowed_ids``, or who does both. Tokens travel in ``Authorization: Bearer`` headers: over
+    plain HTTP, whoever can read the network can read them. They never appear in logs, records or ``repr``.
 
     Raises:
         RelayConfigError: a setting is out of range, or the combination is unsafe.
     """
 
     host: str = "127.0.0.1"
-    port: int = 7843
+    port: int = PORT_DEFAULT
     """0 takes a free port; `RelayServer.url` tells which."""
     advertised_url: str | None = None
     """How nodes reach this relay, when that differs from host and port (wildcard host, port mapping)."""
+    certificate_file: Path | None = None
+    """PEM file with the certificate chain; with it the relay speaks https only."""
+    key_file: Path | None = None
+    """PEM file with the private key of the certificate, when that is not in the same file."""
+    subprotocols: tuple[Subprotocol, ...] = tuple(Subprotocol)
+    """Versions to speak; the newest that the client offers too is chosen."""
+
     token: str | None = None
-    """What a client must show to open a session; None admits every client (loopback only)."""
+    """What a client must show to open a session."""
+    allowed_ids: frozenset[str] | None = None
+    """Node ids that may open a session; None: any. A client proves its id with a signature."""
     read_token: str | None = None
-    """What ``/sessions`` requires; None answers loopback only."""
+    """What ``/sessions`` and ``/metrics`` require; None answers loopback only."""
     admin_token: str | None = None
     """What ``/admin`` requires; None: there is no ``/admin``."""
+
     sessions_max: int = 4096
     sessions_per_id_max: int = 4
     """Above it, the oldest parked session of the id is closed."""
     sessions_listed_max: int = 256
     """Rows of the session table in a report; newest first, the rest is counted."""
+    connections_per_address_max: int = 1024
+    """TCP connections of one address, HTTP probes included; above it a new one is closed at once."""
     handshakes_max: int = 256
     """Clients that have not proved their identity yet; above it, HTTP 503."""
     handshake_timeout_s: float = 30.0
+    """For a connection to send a whole request, and for a client then to prove its identity."""
     ping_period_s: float = 15.0
     """After so long without a frame from a client the relay pings it."""
     ping_jitter_s: float = 5.0
@@ -60,29 +85,48 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
     """A client whose socket takes no byte for so long is cut."""
     queue_frames_max: int = 512
     """Frames that wait for one client; at the limit the newest is dropped and counted."""
+    client_bytes_per_s_max: int | None = None
+    """What is read of one session a second; beyond it the relay reads more slowly. None: no limit."""
     goodbye_timeout_s: float = 1.0
     """How long a closed session may take to flush its close frame before the socket is aborted."""
+    drain_s: float = 0.0
+    """An orderly stop closes the open sessions evenly over so long, so that not all come back at once."""
+
+    journal_file: Path | None = None
+    """Where open sessions are written down, for the next process to tell how they ended after a crash."""
+    journal_period_s: float = 5.0
+    """How old the byte counts in the journal may be."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise RelayConfigError("port", f"{self.port} is not in 0..65535")
         self._check_tokens()
+        self._check_ids()
         self._check_reachability()
+        if self.key_file is not None and self.certificate_file is None:
+            raise RelayConfigError("certificate_file", "required when there is a key_file")
+        if not self.subprotocols:
+            raise RelayConfigError("subprotocols", f"name at least one of {', '.join(Subprotocol)}")
         for name in (
             "sessions_max",
             "sessions_per_id_max",
+            "connections_per_address_max",
             "handshakes_max",
             "queue_frames_max",
             "handshake_timeout_s",
             "ping_period_s",
             "ping_timeout_s",
             "write_timeout_s",
+            "client_bytes_per_s_max",
             "goodbye_timeout_s",
+            "journal_period_s",
         ):
-            if not getattr(self, name) > 0:
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
                 raise RelayConfigError(name, "must be above zero")
-        for name in ("sessions_listed_max", "ping_jitter_s"):
-            if getattr(self, name) < 0:
+        for name in ("sessions_listed_max", "ping_jitter_s", "drain_s"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
                 raise RelayConfigError(name, "must not be negative")
 
     def __repr__(self) -> str:
@@ -99,8 +143,9 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
         """Return the URL that nodes use, given the port that was bound."""
         if self.advertised_url is not None:
             return self.advertised_url
+        scheme = "http" if self.certificate_file is None else "https"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{bound_port}/"
+        return f"{scheme}://{host}:{bound_port}/"
 
     def _tokens(self) -> tuple[tuple[str, str | None], ...]:
         return (("token", self.token), ("read_token", self.read_token), ("admin_token", self.admin_token))
@@ -114,9 +159,17 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
             if not (token.isascii() and token.isprintable()) or " " in token:
                 raise RelayConfigError(name, "use printable ASCII without spaces")
 
+    def _check_ids(self) -> None:
+        for text in sorted(self.allowed_ids or ()):
+            try:
+                parse_node_id(text)
+            except ValueError as error:
+                raise RelayConfigError("allowed_ids", str(error)) from error
+
     def _check_reachability(self) -> None:
-        if self.token is None and not is_loopback(self.host):
-            raise RelayConfigError("token", f"required to listen on {self.host}, which others can reach")
+        if self.token is None and self.allowed_ids is None and not is_loopback(self.host):
+            problem = f"this or allowed_ids is required to listen on {self.host}, which others can reach"
+            raise RelayConfigError("token", problem)
         if self.advertised_url is None and self.host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
             raise RelayConfigError("advertised_url", "required when listening on every interface")
         if self.advertised_url is not None and not self.advertised_url.startswith(("http://", "https://")):

@@ -46,6 +46,7 @@ class CloseReason(StrEnum):
     EVICTED = "evicted"
     RELAY_SHUTDOWN = "relay_shutdown"
     RELAY_FAILURE = "relay_failure"
+    CRASHED = "crashed"
 
 
 class CloseEvidence(StrEnum):
@@ -57,6 +58,7 @@ class CloseEvidence(StrEnum):
     OS_ERROR = "os_error"
     SILENCE = "silence"
     OWN_ACTION = "own_action"
+    JOURNAL = "journal"
 
 
 class CloseRule(Struct, frozen=True):
@@ -130,6 +132,12 @@ CLOSE_RULES: Mapping[CloseReason, CloseRule] = MappingProxyType(
             CloseEvidence.OWN_ACTION,
             "A defect of the relay: it failed while it served the session; the detail names the error.",
         ),
+        CloseReason.CRASHED: CloseRule(
+            CloseInitiator.RELAY,
+            CloseEvidence.JOURNAL,
+            "The relay's process ended without a stop; its successor tells, as of the journal's last entry.",
+            "the process was killed, or it crashed, or its machine failed",
+        ),
     }
 )
 
@@ -139,7 +147,9 @@ class RelaySessionOpened(Event, frozen=True):
 
     peer_node_id_hex: Annotated[str, Meta(description="Node id of the client, 64 hex digits.")]
     at_ms: Annotated[int, Meta(description="When, UTC.")]
-    session_id: Annotated[int, Meta(description="From 1, unique in one relay process.")] | UnsetType = UNSET
+    session_id: (
+        Annotated[int, Meta(description="From 1; goes on over restarts with a journal.")] | UnsetType
+    ) = UNSET
     subprotocol: str | UnsetType = UNSET
     remote_address: Annotated[str, Meta(description="Address and port of the client.")] | UnsetType = UNSET
     superseded_session_id: (

@@ -7,13 +7,15 @@ Each message is one binary websocket message; its first byte is the `FrameType`.
 """
 
 import hmac
-from enum import IntEnum, StrEnum
+from collections.abc import Container
+from enum import IntEnum
 
 import blake3
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from swactor import SwactorError
+from swactor.relay.config import Subprotocol
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -26,14 +28,6 @@ DENIAL_TEXT_BYTES_MAX = 120
 
 _AUTH_BYTES = 1 + KEY_BYTES + 1 + SIGNATURE_BYTES
 _SIGNING_CONTEXT = "iroh-relay handshake v1 challenge signature"
-_SUPERSEDED_TEXT = b"Another endpoint connected with the same endpoint id. No more messages will be received."
-
-
-class Subprotocol(StrEnum):
-    """Versions this relay speaks, in order of preference."""
-
-    V2 = "iroh-relay-v2"
-    V1 = "iroh-relay-v1"
 
 
 class FrameType(IntEnum):
@@ -60,6 +54,7 @@ class Status(IntEnum):
 
     HEALTHY = 0
     SAME_ID_CONNECTED = 1
+    RATE_LIMITED = 2
 
 
 class ProtocolError(SwactorError):
@@ -108,6 +103,15 @@ def denial_message(reason: str) -> bytes:
     text = reason.encode()[:DENIAL_TEXT_BYTES_MAX].decode(errors="ignore").encode()
     return bytes([FrameType.DENY, len(text)]) + text
 
+
+# A version 1 relay says its status in words; healthy is the empty text.
+_STATUS_TEXTS = {
+    Status.HEALTHY: b"",
+    Status.SAME_ID_CONNECTED: (
+        b"Another endpoint connected with the same endpoint id. No more messages will be received."
+    ),
+    Status.RATE_LIMITED: b"Too much was sent in too short a time. The relay reads more slowly.",
+}
 
 # What a client may send after the handshake: type byte -> (type, least and most bytes of the whole message).
 _CLIENT_FRAMES = {
@@ -167,14 +171,15 @@ def status_frame(status: Status, subprotocol: Subprotocol) -> bytes:
     """Return ``status`` in the words of ``subprotocol``; the other version's frame ends a client's tunnel."""
     if subprotocol is Subprotocol.V2:
         return bytes([FrameType.STATUS, status])
-    text = _SUPERSEDED_TEXT if status is Status.SAME_ID_CONNECTED else b""
-    return bytes([FrameType.HEALTH]) + text
+    return bytes([FrameType.HEALTH]) + _STATUS_TEXTS[status]
 
 
-def choose_subprotocol(offered: str) -> Subprotocol | None:
-    """Return the version to speak with a client that sent ``offered`` (comma-separated), or None."""
+def choose_subprotocol(
+    offered: str, spoken: Container[Subprotocol] = tuple(Subprotocol)
+) -> Subprotocol | None:
+    """Return the newest of the ``spoken`` versions that is ``offered`` (comma-separated), or None."""
     names = {name.strip() for name in offered.split(",")}
-    return next((version for version in Subprotocol if version in names), None)
+    return next((version for version in Subprotocol if version in spoken and version in names), None)
 
 
 def authorized(authorization: str, token: str) -> bool:

@@ -62,6 +62,18 @@ class RelayReport(Struct, frozen=True, kw_only=True):
     dropped_pairs: tuple[tuple[str, str], ...]
     """Ordered pairs of node ids between which a drill drops everything."""
     refusals_by_reason: tuple[tuple[str, int], ...]
+    refused_ids: tuple[str, ...] = ()
+    """Node ids that a drill keeps out."""
+    paused_ids: tuple[str, ...] = ()
+    """Node ids from whose sessions a drill has the relay read nothing."""
+    limited_ids: tuple[tuple[str, int], ...] = ()
+    """Node ids that a drill slows down, with the bytes a second that are read of each of their sessions."""
+    draining: bool = False
+    """New sessions are refused, the open ones are being closed."""
+    crashed_sessions: Annotated[
+        int, Meta(description="Of a former process, told from its journal; not among opens and closes.")
+    ] = 0
+    journal_errors: Annotated[int, Meta(description="Writes to the journal that failed.")] = 0
     sessions: tuple[SessionReport, ...]
     """Newest first, bounded."""
     sessions_omitted: Annotated[int, Meta(description="Open sessions beyond the bound of the table.")]

@@ -1,50 +1,49 @@
 """The relay server: websockets of real clients on one side, the session book on the other.
 
-Owns: HTTP routes, the handshake of each client with its deadline and limits, forwarding, and an orderly stop.
-It reports through ``emit`` and knows nothing of diagnostics. Needs an asyncio loop.
-Not here: what bytes mean (``protocol``), who gets what (``sessions``), one client's socket (``_carrier``).
+Owns: listening, forwarding, drills, and an orderly stop. It reports through ``emit`` and knows nothing of
+diagnostics. Needs an asyncio loop.
+Not here: what bytes mean (``protocol``), who gets what (``sessions``), who gets in (``_door``), one client's
+socket (``_carrier``), other answers over HTTP (``_routes``, ``admin``).
 """
 
 import asyncio
-import contextlib
+import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, web
 
 from swactor import Event, NodeId, SystemClock, SystemRandom
 from swactor.abc import Clock, Random
-from swactor.relay._carrier import Carrier, Tap
+from swactor.relay._carrier import Carrier
+from swactor.relay._door import Door
+from swactor.relay._routes import public_routes, within_deadline
+from swactor.relay._tap import Connections, Tap
 from swactor.relay.admin import admin_routes
-from swactor.relay.config import RelayConfig, is_loopback, relay_node_id
+from swactor.relay.config import RelayConfig, RelayConfigError, Subprotocol, relay_node_id
+from swactor.relay.drills import Drills
 from swactor.relay.events import CloseReason
+from swactor.relay.journal import Journal
 from swactor.relay.protocol import (
-    CHALLENGE_BYTES,
-    FRAME_BYTES_MAX,
     FrameType,
-    ProtocolError,
-    SignatureError,
     Status,
-    Subprotocol,
-    authorized,
-    challenge_message,
-    choose_subprotocol,
     client_frame_type,
     confirm_message,
-    denial_message,
     destination,
     endpoint_gone_frame,
     forwarded,
     pong_frame,
     status_frame,
-    verify_auth,
 )
-from swactor.relay.sessions import Instant, Notice, NoticeKind, Refusal, Session, SessionBook
+from swactor.relay.report import RelayReport
+from swactor.relay.session import Instant, Session
+from swactor.relay.sessions import Notice, NoticeKind, Refusal, SessionBook
 
-# aiohttp counts a message at this size as too big, and so do we, by type, from FRAME_BYTES_MAX on.
-_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 1024
+_BACKLOG = 1024
+"""Connections that wait to be accepted: when a relay comes back, all its clients do at once."""
+_KEEP_ALIVE_S = 15.0
 
 
 class RelayServer:
@@ -69,14 +68,18 @@ class RelayServer:
             sessions_listed_max=config.sessions_listed_max,
             idle_limit_ms=config.idle_limit_ms,
         )
+        self.drills = Drills()
         self._emit = emit
         self._clock = clock or SystemClock()
         self._random = (random or SystemRandom()).stream("relay")
+        self._door = Door(config, book=self.book, drills=self.drills, random=self._random)
         self._carriers: dict[int, Carrier] = {}
-        self._handshaking: set[asyncio.Transport] = set()
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
         self._port: int | None = None
-        self._stopping = False
+        self._journal: Journal | None = None
+        self._journaling: asyncio.Task[None] | None = None
+        self._crashed_sessions = 0
 
     # -- life --------------------------------------------------------------------------------------------
 
@@ -96,50 +99,95 @@ class RelayServer:
         """Return the current moment of this relay's clock; what the book's ``report`` wants."""
         return Instant(self._clock.monotonic_ns(), self._clock.wall_ms())
 
+    def report(self) -> RelayReport:
+        """Return totals, open sessions and drills as of now."""
+        return msgspec.structs.replace(
+            self.book.report(self.now()),
+            refused_ids=_hex(self.drills.refused),
+            paused_ids=_hex(self.drills.paused),
+            limited_ids=tuple(sorted((key.hex(), limit) for key, limit in self.drills.limited.items())),
+            draining=self._door.is_shut,
+            crashed_sessions=self._crashed_sessions,
+            journal_errors=0 if self._journal is None else self._journal.errors,
+        )
+
+    def is_leaving(self) -> bool:
+        """Whether new sessions are refused as the relay drains or stops."""
+        return self._door.is_shut
+
     async def start(self) -> None:
-        """Listen.
+        """Listen, and tell how the sessions of a former process ended that left them open in the journal.
 
         Raises:
             OSError: the address is in use or not this machine's.
+            RelayConfigError: a certificate cannot be used.
+            JournalError: the journal cannot be used.
         """
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/relay", self._relay),
-                web.get("/ping", self._ping),
-                web.get("/generate_204", self._generate_204),
-                web.get("/healthz", self._healthz),
-                web.get("/sessions", self._sessions),
-            ]
-        )
+        tls = _tls(self.config)
+        path, now = self.config.journal_file, self.now()
+        if path is None:
+            await self._listen(tls)
+            return
+        self._journal, leftover = Journal.open(path, now, idle_limit_ms=self.config.idle_limit_ms)
+        self.book.number_after(leftover.last_session_id)
+        try:
+            await self._listen(tls)
+        except OSError:
+            self._journal.close()
+            raise
+        for event in leftover.crashed:
+            self._emit(event)
+        self._crashed_sessions = len(leftover.crashed)
+        self._journal.begin(now)
+        self._journaling = asyncio.create_task(self._keep_journal(self._journal), name="relay-journal")
+
+    async def _listen(self, tls: ssl.SSLContext | None) -> None:
+        application = web.Application(middlewares=[within_deadline])
+        application.add_routes([web.get("/relay", self._relay)])
+        application.add_routes(public_routes(self, read_token=self.config.read_token))
         if self.config.admin_token is not None:
             application.add_routes(admin_routes(self, self.config.admin_token))
-        shutdown_timeout_s = self.config.goodbye_timeout_s + 1.0
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=shutdown_timeout_s)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            keepalive_timeout=min(_KEEP_ALIVE_S, self.config.handshake_timeout_s / 2),
+            shutdown_timeout=self.config.goodbye_timeout_s + 1.0,
+        )
         await runner.setup()
+        connections = Connections(self.config, refuse=self.book.refuse)
+        new_protocol = runner.server
+        assert new_protocol is not None  # noqa: S101 - it was set up
         try:
-            await web.TCPSite(runner, self.config.host, self.config.port).start()
+            self._listener = await asyncio.get_running_loop().create_server(
+                lambda: Tap(new_protocol(), connections),
+                self.config.host,
+                self.config.port,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.config.handshake_timeout_s,
+                backlog=_BACKLOG,
+            )
         except OSError:
             await runner.cleanup()
             raise
         self._runner = runner
-        self._port = runner.addresses[0][1]
+        self._port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self, reason: str = "stopped") -> None:
         """Close every session as RELAY_SHUTDOWN with ``reason`` as its detail, then stop listening.
 
-        All close events are emitted before this returns. Bounded by the goodbye timeout plus one second.
+        All close events are emitted before this returns. Bounded by the drain time, the goodbye timeout and
+        one second.
         """
-        if self._runner is None or self._stopping:
+        runner, self._runner = self._runner, None
+        if runner is None or self._listener is None:
             return
-        self._stopping = True
-        for site in list(self._runner.sites):
-            await site.stop()
-        for carrier in list(self._carriers.values()):
-            carrier.end(CloseReason.RELAY_SHUTDOWN, detail=reason, goodbye=WSCloseCode.GOING_AWAY)
-        for transport in list(self._handshaking):
-            transport.abort()
-        await self._runner.cleanup()
+        self._listener.close()
+        await self._drain(self.config.drain_s, reason)
+        await runner.cleanup()
+        if self._journal is not None and self._journaling is not None:
+            self._journaling.cancel()
+            await asyncio.wait([self._journaling])
+            self._journal.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -149,6 +197,28 @@ class RelayServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop("stopped" if kind is None else f"stopped by {kind.__name__}")
+
+    async def drain(self, over_s: float) -> RelayReport:
+        """Refuse new sessions from now on and close the open ones, one after the other, within ``over_s``.
+
+        Returns:
+            The report after the last one. The relay goes on answering, but lets nobody in any more.
+        """
+        await self._drain(over_s, "drained")
+        return self.report()
+
+    async def _drain(self, over_s: float, reason: str) -> None:
+        self._door.shut()
+        leaving = list(self._carriers.values())
+        for carrier in leaving:
+            carrier.end(CloseReason.RELAY_SHUTDOWN, detail=reason, goodbye=WSCloseCode.GOING_AWAY)
+            if over_s > 0:
+                await asyncio.sleep(over_s / len(leaving))
+
+    async def _keep_journal(self, journal: Journal) -> None:
+        while True:
+            await asyncio.sleep(self.config.journal_period_s)
+            journal.checkpoint(self.book.open_sessions(), self.now())
 
     # -- drills ------------------------------------------------------------------------------------------
 
@@ -161,121 +231,73 @@ class RelayServer:
         return True
 
     def drop_pair(self, source: bytes, destination: bytes) -> None:
-        """Drop every frame from key ``source`` to key ``destination`` until restored; tunnels stay up."""
+        """Drop every frame from key ``source`` to key ``destination`` until restored; tunnels stay up.
+
+        Raises:
+            TooManyDrillsError: nothing was changed. The same for the drills below.
+        """
         self.book.drop_pair(source, destination)
 
     def restore_pair(self, source: bytes, destination: bytes) -> None:
         """Forward from ``source`` to ``destination`` again."""
         self.book.restore_pair(source, destination)
 
-    # -- routes ------------------------------------------------------------------------------------------
+    def refuse_id(self, peer: bytes) -> None:
+        """End every session of the key ``peer`` as EVICTED and deny it new ones until it is admitted."""
+        self.drills.refuse(peer)
+        for carrier in self._carriers_of(peer):
+            carrier.end(CloseReason.EVICTED, detail="id refused", goodbye=WSCloseCode.POLICY_VIOLATION)
 
-    async def _ping(self, _request: web.Request) -> web.Response:
-        # A client measures its latency to each relay by this and takes no home relay without an answer.
-        return web.Response(text="ok", headers={"Access-Control-Allow-Origin": "*"})
+    def admit_id(self, peer: bytes) -> None:
+        """Let ``peer`` open sessions again."""
+        self.drills.refused.discard(peer)
 
-    async def _generate_204(self, request: web.Request) -> web.Response:
-        challenge = request.headers.get("X-Iroh-Challenge")
-        headers = {} if challenge is None else {"X-Iroh-Response": f"response {challenge}"}
-        return web.Response(status=204, headers=headers)
+    def pause_id(self, peer: bytes) -> None:
+        """Read nothing from the sessions of ``peer``, present and coming, until resumed.
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        status = "stopping" if self._stopping else "ok"
-        return web.json_response({"status": status}, status=503 if self._stopping else 200)
+        What they send stays in their sockets. They get no answer to their pings, and after 20 s an endpoint
+        gives such a tunnel up.
+        """
+        self.drills.pause(peer)
+        for carrier in self._carriers_of(peer):
+            carrier.pause()
 
-    async def _sessions(self, request: web.Request) -> web.Response:
-        token = self.config.read_token
-        if token is None and not is_loopback(request.remote or ""):
-            raise web.HTTPForbidden(text="from this machine only, or with a read token")
-        if token is not None and not authorized(request.headers.get("Authorization", ""), token):
-            raise web.HTTPUnauthorized
-        body = msgspec.json.encode(self.book.report(self.now()))
-        return web.Response(body=body, content_type="application/json")
+    def resume_id(self, peer: bytes) -> None:
+        """Read from the sessions of ``peer`` again."""
+        self.drills.paused.discard(peer)
+        for carrier in self._carriers_of(peer):
+            carrier.resume()
+
+    def limit_id(self, peer: bytes, bytes_per_s: int) -> None:
+        """Read at most ``bytes_per_s`` of frames from each session of ``peer``, present and coming."""
+        self.drills.limit(peer, bytes_per_s)
+        for carrier in self._carriers_of(peer):
+            carrier.limit(bytes_per_s)
+
+    def unlimit_id(self, peer: bytes) -> None:
+        """Read from ``peer`` as from everybody else."""
+        self.drills.limited.pop(peer, None)
+        for carrier in self._carriers_of(peer):
+            carrier.limit(self.config.client_bytes_per_s_max)
+
+    def _carriers_of(self, peer: bytes) -> list[Carrier]:
+        return [carrier for carrier in self._carriers.values() if carrier.session.peer == peer]
+
+    # -- one client --------------------------------------------------------------------------------------
 
     async def _relay(self, request: web.Request) -> web.StreamResponse:
-        subprotocol = choose_subprotocol(request.headers.get("Sec-WebSocket-Protocol", ""))
-        if subprotocol is None:
-            self.book.refuse(Refusal.NO_SUBPROTOCOL)
-            raise web.HTTPBadRequest(text=f"offer one of {', '.join(Subprotocol)}")
-        if self._stopping or len(self._handshaking) >= self.config.handshakes_max:
-            self.book.refuse(Refusal.RELAY_STOPPING if self._stopping else Refusal.RELAY_FULL)
-            raise web.HTTPServiceUnavailable
-        websocket = web.WebSocketResponse(
-            protocols=(subprotocol,),
-            autoclose=False,
-            compress=False,
-            max_msg_size=_MESSAGE_BYTES_MAX,
-            timeout=self.config.goodbye_timeout_s,
-        )
+        websocket, subprotocol = self._door.websocket_for(request)
         await websocket.prepare(request)
         transport = request.transport
         if transport is None:
             self.book.refuse(Refusal.HANDSHAKE_ABANDONED)
             return websocket
-        tap = Tap.install(transport)
-        self._handshaking.add(transport)
-        try:
-            key = await self._handshake(request, websocket)
-        finally:
-            self._handshaking.discard(transport)
+        key = await self._door.handshake(request, websocket, transport)
         if key is None:
             transport.abort()
         else:
-            await self._carry(key, websocket, transport=transport, tap=tap, subprotocol=subprotocol)
+            await self._carry(key, websocket, transport=transport, subprotocol=subprotocol)
         return websocket
-
-    # -- one client --------------------------------------------------------------------------------------
-
-    async def _handshake(self, request: web.Request, websocket: web.WebSocketResponse) -> bytes | None:
-        """Return the key of a client that proved it and may use this relay; None when it was refused."""
-        farewell: bytes | None = None
-        code = WSCloseCode.POLICY_VIOLATION
-        refusal: Refusal
-        try:
-            async with asyncio.timeout(self.config.handshake_timeout_s):
-                key = await self._prove(websocket)
-        except TimeoutError:
-            refusal = Refusal.HANDSHAKE_TIMEOUT
-        except ConnectionError:
-            refusal = Refusal.RELAY_STOPPING if self._stopping else Refusal.HANDSHAKE_ABANDONED
-        except SignatureError as error:
-            refusal, farewell = Refusal.BAD_SIGNATURE, denial_message(str(error))
-        except ProtocolError:
-            refusal, code = Refusal.BAD_HANDSHAKE, WSCloseCode.PROTOCOL_ERROR
-        else:
-            denied = self._denied(request)
-            if denied is None:
-                return key
-            refusal, farewell = denied, denial_message(denied.replace("_", " "))
-        self.book.refuse(refusal)
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            async with asyncio.timeout(self.config.goodbye_timeout_s):
-                if farewell is not None:
-                    await websocket.send_bytes(farewell)
-                await websocket.close(code=code)
-        return None
-
-    async def _prove(self, websocket: web.WebSocketResponse) -> bytes:
-        """Challenge the client and return its key; ConnectionError when it left instead of answering."""
-        challenge = self._random.token(CHALLENGE_BYTES)
-        await websocket.send_bytes(challenge_message(challenge))
-        answer = await websocket.receive()
-        match answer.type:
-            case WSMsgType.BINARY:
-                return verify_auth(answer.data, challenge)
-            case WSMsgType.TEXT:
-                raise ProtocolError("text message instead of an authentication")
-            case _:
-                raise ConnectionAbortedError("left during the handshake")
-
-    def _denied(self, request: web.Request) -> Refusal | None:
-        """Return why a client that proved its key may still not use this relay."""
-        token = self.config.token
-        if token is not None and not authorized(request.headers.get("Authorization", ""), token):
-            return Refusal.BAD_TOKEN
-        if self._stopping:
-            return Refusal.RELAY_STOPPING
-        return Refusal.RELAY_FULL if self.book.is_full() else None
 
     async def _carry(
         self,
@@ -283,7 +305,6 @@ class RelayServer:
         websocket: web.WebSocketResponse,
         *,
         transport: asyncio.Transport,
-        tap: Tap,
         subprotocol: Subprotocol,
     ) -> None:
         opened = self.book.open(key, self.now(), subprotocol=subprotocol, remote_address=_address(transport))
@@ -291,16 +312,20 @@ class RelayServer:
             opened.session,
             websocket,
             transport=transport,
-            tap=tap,
             owner=self,
             config=self.config,
             clock=self._clock,
             random=self._random,
         )
         self._carriers[opened.session.session_id] = carrier
-        carrier.tell(confirm_message())
+        if self._journal is not None:
+            self._journal.opened(opened.session)
         self._emit(opened.event)
         self._perform(opened.notices)
+        carrier.tell(confirm_message())
+        carrier.limit(self.drills.limited.get(key, self.config.client_bytes_per_s_max))
+        if key in self.drills.paused:
+            carrier.pause()
         if opened.excess is not None:
             excess = self._carriers[opened.excess.session_id]
             excess.end(CloseReason.SUPERSEDED, goodbye=WSCloseCode.POLICY_VIOLATION)
@@ -326,6 +351,8 @@ class RelayServer:
         if closed is not None:
             self._emit(closed.event)
             self._perform(closed.notices)
+        if self._journal is not None:
+            self._journal.closed(session)
 
     def _perform(self, notices: tuple[Notice, ...]) -> None:
         for notice in notices:
@@ -338,6 +365,21 @@ class RelayServer:
                 case NoticeKind.PEER_GONE:
                     frame = endpoint_gone_frame(notice.peer)
             self._carriers[notice.session.session_id].tell(frame)
+
+
+def _tls(config: RelayConfig) -> ssl.SSLContext | None:
+    if config.certificate_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(config.certificate_file, config.key_file)
+    except OSError as error:  # SSLError is one, too
+        raise RelayConfigError("certificate_file", f"cannot be used: {error.strerror or error}") from error
+    return context
+
+
+def _hex(keys: set[bytes]) -> tuple[str, ...]:
+    return tuple(sorted(key.hex() for key in keys))
 
 
 def _address(transport: asyncio.Transport) -> str:

@@ -10,17 +10,20 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct
 
-from swactor.relay.events import CLOSE_RULES, CloseReason, RelaySessionClosed, RelaySessionOpened
-from swactor.relay.report import RelayReport, SessionReport, SessionState
+from swactor import SwactorError
+from swactor.relay.events import CloseReason, RelaySessionClosed, RelaySessionOpened
+from swactor.relay.report import RelayReport
+from swactor.relay.session import Instant, Session, closing_event, session_report
 
-DETAIL_LENGTH_MAX = 200
+DRILLS_MAX = 1024
+"""Pairs, or node ids, under one kind of drill."""
 
 
-class Instant(Struct, frozen=True):
-    """One moment on both clocks."""
+class TooManyDrillsError(SwactorError):
+    """There are as many drills of this kind as there may be; end one first."""
 
-    monotonic_ns: int
-    wall_ms: int
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"at most {DRILLS_MAX} {kind} at a time")
 
 
 class Refusal(StrEnum):
@@ -32,6 +35,10 @@ class Refusal(StrEnum):
     BAD_TOKEN = "bad_token"  # noqa: S105 - the name of a reason, not a token
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     HANDSHAKE_ABANDONED = "handshake_abandoned"
+    ID_NOT_ALLOWED = "id_not_allowed"
+    ID_REFUSED = "id_refused"
+    ADDRESS_LIMIT = "address_limit"
+    NO_REQUEST = "no_request"
     RELAY_FULL = "relay_full"
     RELAY_STOPPING = "relay_stopping"
 
@@ -42,61 +49,6 @@ class NoticeKind(StrEnum):
     PARKED = "parked"
     PROMOTED = "promoted"
     PEER_GONE = "peer_gone"
-
-
-class Session:
-    """One open session. Made by `SessionBook.open` only; counts are kept here as they are hot."""
-
-    __slots__ = (
-        "bytes_rx",
-        "bytes_tx",
-        "frames_pair_dropped",
-        "frames_queue_dropped",
-        "frames_rx",
-        "frames_tx",
-        "frames_unroutable",
-        "heard_ns",
-        "node_id_hex",
-        "opened",
-        "parked",
-        "peer",
-        "reached",
-        "remote_address",
-        "rtt_ms",
-        "session_id",
-        "subprotocol",
-    )
-
-    def __init__(
-        self, session_id: int, peer: bytes, *, opened: Instant, subprotocol: str, remote_address: str
-    ) -> None:
-        self.session_id = session_id
-        self.peer = peer
-        self.node_id_hex = peer.hex()
-        self.opened = opened
-        self.subprotocol = subprotocol
-        self.remote_address = remote_address
-        self.parked = False
-        self.heard_ns = opened.monotonic_ns
-        self.rtt_ms: float | None = None
-        self.reached: set[bytes] = set()
-        self.bytes_rx = self.frames_rx = self.bytes_tx = self.frames_tx = 0
-        self.frames_queue_dropped = self.frames_unroutable = self.frames_pair_dropped = 0
-
-    def received(self, n_bytes: int, *, now_ns: int) -> None:
-        """Count one frame from the peer; it also proves that the peer lives."""
-        self.bytes_rx += n_bytes
-        self.frames_rx += 1
-        self.heard_ns = now_ns
-
-    def sent(self, n_bytes: int) -> None:
-        """Count one frame written to the peer."""
-        self.bytes_tx += n_bytes
-        self.frames_tx += 1
-
-    def silent_ns(self, now_ns: int) -> int:
-        """Return how long the peer has sent nothing."""
-        return now_ns - self.heard_ns
 
 
 class Notice(Struct, frozen=True):
@@ -142,7 +94,12 @@ class SessionBook:
     """All sessions of one relay process. Not for two threads."""
 
     def __init__(
-        self, *, sessions_max: int, sessions_per_id_max: int, sessions_listed_max: int, idle_limit_ms: int
+        self,
+        *,
+        sessions_max: int,
+        sessions_per_id_max: int,
+        sessions_listed_max: int,
+        idle_limit_ms: int,
     ) -> None:
         self._sessions_max = sessions_max
         self._sessions_per_id_max = sessions_per_id_max
@@ -153,6 +110,7 @@ class SessionBook:
         self._parked: dict[bytes, list[Session]] = {}
         self._dropped_pairs: set[tuple[bytes, bytes]] = set()
         self._opens = 0
+        self._last_session_id = 0
         self._closed_traffic = _Traffic()
         self._closes: Counter[CloseReason] = Counter()
         self._refusals: Counter[Refusal] = Counter()
@@ -167,6 +125,10 @@ class SessionBook:
         """Count a client that was turned away."""
         self._refusals[reason] += 1
 
+    def number_after(self, session_id: int) -> None:
+        """Give numbers above ``session_id`` only: those up to it belong to sessions of a former process."""
+        self._last_session_id = session_id
+
     def open(self, peer: bytes, now: Instant, *, subprotocol: str, remote_address: str) -> Opened:
         """Open a session for the key ``peer``, which becomes the active one of its id.
 
@@ -174,8 +136,9 @@ class SessionBook:
         is named as ``excess``; it stays open until the caller closes it.
         """
         self._opens += 1
+        self._last_session_id += 1
         session = Session(
-            self._opens, peer, opened=now, subprotocol=subprotocol, remote_address=remote_address
+            self._last_session_id, peer, opened=now, subprotocol=subprotocol, remote_address=remote_address
         )
         self._open[session.session_id] = session
         previous = self._active.get(peer)
@@ -211,7 +174,10 @@ class SessionBook:
         self._closed_traffic.add(session)
         self._closes[reason] += 1
         promoted, notices = self._vacate(session)
-        return Closed(self._closing_event(session, reason, now, detail=detail, promoted=promoted), notices)
+        event = closing_event(
+            session, reason, now, idle_limit_ms=self._idle_limit_ms, detail=detail, promoted=promoted
+        )
+        return Closed(event, notices)
 
     def _vacate(self, session: Session) -> tuple[Session | None, tuple[Notice, ...]]:
         """Take a closed session off its id; the most recently parked one follows an active one."""
@@ -235,31 +201,6 @@ class SessionBook:
             self._parked.pop(peer, None)
         return successor, notices
 
-    def _closing_event(
-        self, session: Session, reason: CloseReason, now: Instant, *, detail: str, promoted: Session | None
-    ) -> RelaySessionClosed:
-        rule = CLOSE_RULES[reason]
-        return RelaySessionClosed(
-            peer_node_id_hex=session.node_id_hex,
-            opened_at_ms=session.opened.wall_ms,
-            closed_at_ms=now.wall_ms,
-            duration_ms=_milliseconds(now.monotonic_ns - session.opened.monotonic_ns),
-            close_initiator=rule.initiator,
-            close_reason=reason,
-            bytes_rx=session.bytes_rx,
-            bytes_tx=session.bytes_tx,
-            session_id=session.session_id,
-            evidence=rule.evidence,
-            ambiguous=rule.ambiguous or UNSET,
-            detail=detail[:DETAIL_LENGTH_MAX] or UNSET,
-            parked=session.parked,
-            promoted_session_id=UNSET if promoted is None else promoted.session_id,
-            idle_ms=_milliseconds(session.silent_ns(now.monotonic_ns)),
-            idle_limit_ms=self._idle_limit_ms,
-            rtt_ms=UNSET if session.rtt_ms is None else session.rtt_ms,
-            frames_queue_dropped=session.frames_queue_dropped,
-        )
-
     # -- routing -----------------------------------------------------------------------------------------
 
     def route(self, source: Session, destination: bytes) -> Session | None:
@@ -278,7 +219,13 @@ class SessionBook:
         return target
 
     def drop_pair(self, source: bytes, destination: bytes) -> None:
-        """Drop every frame from ``source`` to ``destination``, until restored; the way back is unaffected."""
+        """Drop every frame from ``source`` to ``destination``, until restored; the way back is unaffected.
+
+        Raises:
+            TooManyDrillsError: nothing was changed.
+        """
+        if (source, destination) not in self._dropped_pairs and len(self._dropped_pairs) >= DRILLS_MAX:
+            raise TooManyDrillsError("dropped pairs")
         self._dropped_pairs.add((source, destination))
 
     def restore_pair(self, source: bytes, destination: bytes) -> None:
@@ -321,35 +268,10 @@ class SessionBook:
             frames_pair_dropped_total=total.frames_pair_dropped,
             dropped_pairs=tuple(sorted((a.hex(), b.hex()) for a, b in self._dropped_pairs)),
             refusals_by_reason=_sorted_counts(self._refusals),
-            sessions=tuple(_session_report(session, now) for session in listed),
+            sessions=tuple(session_report(session, now) for session in listed),
             sessions_omitted=len(newest_first) - len(listed),
         )
 
 
-def _session_report(session: Session, now: Instant) -> SessionReport:
-    return SessionReport(
-        session_id=session.session_id,
-        peer_node_id_hex=session.node_id_hex,
-        state=SessionState.PARKED if session.parked else SessionState.ACTIVE,
-        subprotocol=session.subprotocol,
-        remote_address=session.remote_address,
-        opened_at_ms=session.opened.wall_ms,
-        age_ms=_milliseconds(now.monotonic_ns - session.opened.monotonic_ns),
-        idle_ms=_milliseconds(session.silent_ns(now.monotonic_ns)),
-        bytes_rx=session.bytes_rx,
-        bytes_tx=session.bytes_tx,
-        frames_rx=session.frames_rx,
-        frames_tx=session.frames_tx,
-        frames_queue_dropped=session.frames_queue_dropped,
-        frames_unroutable=session.frames_unroutable,
-        frames_pair_dropped=session.frames_pair_dropped,
-        rtt_ms=UNSET if session.rtt_ms is None else session.rtt_ms,
-    )
-
-
 def _sorted_counts(counts: Counter[CloseReason] | Counter[Refusal]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((str(reason), count) for reason, count in counts.items()))
-
-
-def _milliseconds(duration_ns: int) -> int:
-    return duration_ns // 1_000_000

@@ -6,6 +6,7 @@ wants, and `RelayEvents`. Not here: datagrams with a meaning; two real endpoints
 
 import asyncio
 import socket
+import ssl
 import struct
 from typing import Self, TypeVar
 
@@ -14,7 +15,8 @@ from aiohttp import WSMsgType
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from swactor import Event
-from swactor.relay.protocol import CHALLENGE_BYTES, FRAME_BYTES_MAX, FrameType, Subprotocol, signed_digest
+from swactor.relay.config import Subprotocol
+from swactor.relay.protocol import CHALLENGE_BYTES, FRAME_BYTES_MAX, FrameType, signed_digest
 
 E = TypeVar("E", bound=Event)
 
@@ -51,7 +53,13 @@ class RelayClient:
     """One client of the relay at ``url``; equal seeds give equal keys."""
 
     def __init__(
-        self, url: str, seed: int = 1, *, subprotocol: str = Subprotocol.V2, token: str | None = None
+        self,
+        url: str,
+        seed: int = 1,
+        *,
+        subprotocol: str = Subprotocol.V2,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._url = url
         self._key = Ed25519PrivateKey.from_private_bytes(seed.to_bytes(32, "big"))
@@ -60,7 +68,8 @@ class RelayClient:
         self._websocket: aiohttp.ClientWebSocketResponse | None = None
         self.key = self._key.public_key().public_bytes_raw()
         self.node_id = self.key.hex()
-        self.http = aiohttp.ClientSession()
+        connector = None if tls is None else aiohttp.TCPConnector(ssl=tls)
+        self.http = aiohttp.ClientSession(connector=connector)
 
     @property
     def websocket(self) -> aiohttp.ClientWebSocketResponse:
@@ -128,7 +137,9 @@ class RelayClient:
             await self._websocket.close()
 
     async def reset(self) -> None:
-        """Close the socket so that the relay sees a reset."""
-        linger_zero = struct.pack("ii", 1, 0)
-        self.websocket.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_zero)
+        """Close the socket so that the relay sees a reset; one that has ended already stays as it is."""
+        stream = self.websocket.get_extra_info("socket")
+        if stream is not None:
+            linger_zero = struct.pack("ii", 1, 0)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_zero)
         await self.drop()

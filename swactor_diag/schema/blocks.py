@@ -219,6 +219,14 @@ class RelayServerBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     frames_pair_dropped_total: int | UnsetType = UNSET
     dropped_pairs: tuple[tuple[str, str], ...] = ()
     refusals_by_reason: tuple[tuple[str, int], ...] = ()
+    refused_ids: tuple[str, ...] = ()
+    paused_ids: tuple[str, ...] = ()
+    limited_ids: tuple[tuple[str, int], ...] = ()
+    draining: bool = False
+    crashed_sessions: Annotated[
+        int, Meta(description="Of a former process, told from its journal; not among opens and closes.")
+    ] = 0
+    journal_errors: Annotated[int, Meta(description="Writes to the journal that failed.")] = 0
     sessions: tuple[SessionReport, ...] = ()
     sessions_omitted: int = 0
     scraped_at_ms: int

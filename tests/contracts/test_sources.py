@@ -50,6 +50,8 @@ SEAMS: dict[str, set[str]] = {
     "swactor/cluster/transport/_iroh_watch.py": {"asyncio"},
     "swactor/cluster/transport/iroh.py": {"asyncio"},
     "swactor/relay/_carrier.py": {"asyncio"},
+    "swactor/relay/_door.py": {"asyncio"},
+    "swactor/relay/_tap.py": {"asyncio"},
     "swactor/relay/server.py": {"asyncio"},
     "swactor/relay/testing.py": {"asyncio", "socket"},
     "swactor_diag/collector/bodies.py": {"asyncio"},
@@ -85,6 +87,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "aiohttp": (
         "swactor/relay/server.py",
         "swactor/relay/_carrier.py",
+        "swactor/relay/_door.py",
+        "swactor/relay/_routes.py",
         "swactor/relay/admin.py",
         "swactor/relay/testing.py",
         "swactor_diag/collector/",

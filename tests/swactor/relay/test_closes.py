@@ -1,4 +1,4 @@
-"""Each way a relay session can end, made to happen on real sockets and processes."""
+"""Each way a relay session can end, made to happen on real sockets and processes (FC-083)."""
 
 import asyncio
 import contextlib
@@ -128,6 +128,7 @@ async def test_a_client_process_that_freezes(new_relay: NewRelay, events: RelayE
 async def test_a_client_that_only_answers_pings_is_not_idle(
     new_relay: NewRelay, new_client: NewClient, events: RelayEvents
 ) -> None:
+    """FC-087."""
     relay = await new_relay(ping_period_s=0.1, ping_jitter_s=0.0, ping_timeout_s=0.1)
     client = await new_client(relay).open()
 

@@ -5,7 +5,7 @@ import asyncio
 import iroh
 import pytest
 
-from swactor.relay import CloseReason, RelayConfig, RelaySessionClosed, RelaySessionOpened
+from swactor.relay import CloseReason, RelayConfig, RelaySessionClosed, RelaySessionOpened, Subprotocol
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import RelayEvents
 
@@ -50,12 +50,13 @@ async def iroh_loop() -> None:
     iroh.iroh_ffi.uniffi_set_event_loop(loop)
 
 
-async def test_two_endpoints_exchange_data_and_the_relay_has_seen_it() -> None:
+@pytest.mark.parametrize("subprotocol", list(Subprotocol))
+async def test_two_endpoints_exchange_data_and_the_relay_has_seen_it(subprotocol: Subprotocol) -> None:
     events = RelayEvents()
     size = 20_000
     async with (
         asyncio.timeout(DEADLINE_S),
-        RelayServer(RelayConfig(port=0, token=TOKEN), emit=events.emit) as relay,
+        RelayServer(RelayConfig(port=0, token=TOKEN, subprotocols=(subprotocol,)), emit=events.emit) as relay,
     ):
         a, b = await bind(relay.url, 1, token=TOKEN), await bind(relay.url, 2, token=TOKEN)
         await asyncio.gather(a.online(), b.online())
@@ -76,6 +77,7 @@ async def test_two_endpoints_exchange_data_and_the_relay_has_seen_it() -> None:
     assert echoed == bytes(size)
     ids = {endpoint.id().to_bytes().hex() for endpoint in (a, b)}
     assert {row.peer_node_id_hex for row in report.sessions} == ids
+    assert {row.subprotocol for row in report.sessions} == {subprotocol}
     assert all(row.bytes_rx > 1200 and row.bytes_tx > 1200 for row in report.sessions)
     assert {event.peer_node_id_hex for event in events.of(RelaySessionOpened)} == ids
     assert [event.close_reason for event in closed] == [CloseReason.CLIENT_CLOSED] * 2
@@ -95,3 +97,28 @@ async def test_an_endpoint_with_a_wrong_token_does_not_get_online() -> None:
 
     assert dict(report.refusals_by_reason).keys() == {"bad_token"}
     assert report.total_opens == 0
+
+
+async def test_two_endpoints_with_one_id_do_not_fight() -> None:
+    """FC-081: the older one is parked, not closed, so neither comes back again and again."""
+    events = RelayEvents()
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        RelayServer(RelayConfig(port=0), emit=events.emit) as relay,
+    ):
+        older = await bind(relay.url, 1)
+        await older.online()
+        newer = await bind(relay.url, 1)
+        await newer.online()
+        await events.wait(RelaySessionOpened, count=2)
+
+        # The first backoff of an endpoint is 10 ms: a fight would be on by now.
+        await older.online()
+        report = relay.report()
+        await newer.close()
+        await older.close()
+        await events.wait(RelaySessionClosed, count=2)
+
+    assert (report.total_opens, report.active_sessions, report.parked_sessions) == (2, 2, 1)
+    opened = events.of(RelaySessionOpened)
+    assert opened[1].superseded_session_id == opened[0].session_id

@@ -5,8 +5,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swactor.relay import protocol
-from swactor.relay.protocol import FrameType, ProtocolError, SignatureError, Status, Subprotocol
+from swactor.relay import Subprotocol, protocol
+from swactor.relay.protocol import FrameType, ProtocolError, SignatureError, Status
 
 CHALLENGE = bytes(range(16))
 KEY = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
