@@ -97,7 +97,7 @@ bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
 
 bench-pipeline: $(VENV)/installed
-	@$(BIN)/python -m benches.pipeline $(BENCH)
+	@$(BIN)/python benches/pipeline.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -43,7 +43,9 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         float, typer.Option(min=0, max=10, help="0 takes the best token, more lets others have a chance.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed takes the same chances.")] = 0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer, waiting included.")] = 120.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for an answer, once its turn has come.")
+    ] = 120.0,
     fault: Annotated[
         str | None,
         typer.Option(help="Drill: `stage-N=never-spawned`, `stage-N=exits` or `stage-N=silent`."),

@@ -223,7 +223,7 @@ class Demo:
             parallel=options.parallel,
             sampling=options.sampling,
             join_timeout_s=options.join_timeout_s,
-            answer_timeout_s=options.timeout_s + options.join_timeout_s,
+            answer_timeout_s=options.timeout_s,
         )
         stages = [self._stage_config(joining, index) for index in range(count)]
         files = {ORCHESTRATOR: NodeFile(config=orchestrator, secret_key=keys[0].secret)}

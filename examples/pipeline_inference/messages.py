@@ -91,7 +91,8 @@ class Response(msgspec.Struct, frozen=True):
 class Generate(msgspec.Struct, Request[Response], frozen=True, kw_only=True):
     """To the orchestrator of this node: answer ``prompt`` with at most ``tokens_max`` tokens.
 
-    The asker chooses the ``request_id``, so that it can `Cancel`. What can go wrong is in `errors`.
+    The asker chooses the ``request_id``, so that it can `Cancel`. The time counts from when the stages
+    begin to work on it. What can go wrong is in `errors`.
     """
 
     request_id: str

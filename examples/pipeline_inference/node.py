@@ -18,6 +18,7 @@ from examples.pipeline_inference.lines import Answer, Failed, RequestFailed, Spo
 from examples.pipeline_inference.messages import WIRE, Generate, Interrupt, Shutdown, StageFailed
 from examples.pipeline_inference.model.config import GREEDY, Sampling
 from examples.pipeline_inference.orchestrator import Orchestrator
+from examples.pipeline_inference.requests import UNDER_WAY_MAX
 from examples.pipeline_inference.stage import ORCHESTRATOR, Stage, StagePlace, stage_name
 from swactor import (
     ActorRef,
@@ -243,6 +244,9 @@ async def answer_all(
     A prompt that fails does not keep the next one from being asked, unless the pipeline is down.
     """
     failures: list[str] = []
+    # The orchestrator keeps the time of each request. This is for the case that it does not answer at all.
+    rounds = 1 + config.parallel // UNDER_WAY_MAX
+    patience_s = config.join_timeout_s + rounds * config.answer_timeout_s + ASK_MARGIN_S
     left = deque(enumerate(config.prompts, start=1))
 
     async def ask_in_turn() -> None:
@@ -256,8 +260,7 @@ async def answer_all(
                 sampling=config.sampling,
             )
             try:
-                # The orchestrator keeps the time; this is for the case that it does not answer at all.
-                response = await orchestrator.ask(asked, timeout_s=config.answer_timeout_s + ASK_MARGIN_S)
+                response = await orchestrator.ask(asked, timeout_s=patience_s)
             except SwactorError as error:
                 failures.append(str(error))
                 say(RequestFailed(asked.request_id, str(error)))

@@ -119,7 +119,6 @@ class Orchestrator(Actor[OrchestratorMessage]):
             self._end(ctx, ticket, PipelineFullError(f"{len(self._requests)} requests wait already"))
         else:
             self._requests.add(ticket)
-            ctx.send_after(asked.timeout_s, Overdue(asked.request_id))
             self._go_on(ctx)
 
     def _go_on(self, ctx: Context[OrchestratorMessage]) -> None:
@@ -134,6 +133,7 @@ class Orchestrator(Actor[OrchestratorMessage]):
             return
         while (ticket := self._requests.start_next()) is not None:
             asked = ticket.asked
+            ctx.send_after(asked.timeout_s, Overdue(asked.request_id))
             self._say(Prompt(asked.request_id, asked.prompt))
             self._first_stage.tell(StartRequest(asked.request_id, asked.prompt, asked.sampling))
 
@@ -154,8 +154,9 @@ class Orchestrator(Actor[OrchestratorMessage]):
 
     def _overdue(self, ctx: Context[OrchestratorMessage], request_id: str) -> None:
         ticket = self._requests.under_way(request_id)
-        came = "it was still waiting" if ticket is None else f"{len(ticket.tokens)} tokens had come"
-        self._fail(ctx, request_id, RequestTimeoutError(f"not answered in time: {came}"))
+        if ticket is not None:
+            why = f"not answered within {ticket.asked.timeout_s:g} s, {len(ticket.tokens)} tokens had come"
+            self._finish(ctx, ticket, RequestTimeoutError(why))
 
     def _fail(self, ctx: Context[OrchestratorMessage], request_id: str, error: RequestFailedError) -> None:
         ticket = self._requests.under_way(request_id) or self._requests.waiting(request_id)
