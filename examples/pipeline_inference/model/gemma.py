@@ -36,6 +36,8 @@ CONFIG = ModelConfig(
 )
 """As in the metadata of the file; the model itself could take 32,768 positions."""
 EMBEDDING = "token_embd.weight"
+ROWS_AT_ONCE = 8_192
+"""Rows of a matrix that are dequantized together: what that takes meanwhile is several times their size."""
 _PARTS = {
     "attention_norm": "attn_norm",
     "query": "attn_q",
@@ -84,7 +86,13 @@ def load(cut: Cut, on_layer: OnLayer) -> ModelSlice:
 
     def read(name: str) -> Array:
         tensor = tensors[name]
-        return np.ascontiguousarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        if tensor.data.ndim == 1:
+            return np.array(tensor.data, np.float32)
+        rows = np.empty(tuple(int(size) for size in reversed(tensor.shape)), np.float32)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            block = slice(start, start + ROWS_AT_ONCE)
+            rows[block] = dequantize(tensor.data[block], tensor.tensor_type)
+        return rows
 
     numbers, layers = cut.layers(CONFIG), {}
     for number in numbers:
