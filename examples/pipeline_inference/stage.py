@@ -160,8 +160,9 @@ class Stage(Actor[StageMessage]):
             case SpawnFailed():
                 self._worker = None
                 self._give_up(f"worker {message.describe()}")
-            case ProcessChunk():
-                self._worker_wrote(message.data)
+            case ProcessChunk(process=process, data=data):
+                if process == self._worker:  # a former life's worker may still be heard
+                    self._worker_wrote(data)
             case ProcessOutput():
                 pass  # stderr is for people: its last lines are in the exit that is forwarded
             case ProcessReady(after_ms=after_ms):
