@@ -96,7 +96,7 @@ bench: $(VENV)/installed-bench
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
 
-bench-pipeline: $(VENV)/installed
+bench-pipeline: $(VENV)/installed-dev
 	@$(BIN)/python benches/pipeline.py $(BENCH)
 
 clean:

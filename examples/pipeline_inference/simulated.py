@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from examples.pipeline_inference.frames import FrameReader
-from examples.pipeline_inference.model.config import Cut, ModelConfig, ModelName
+from examples.pipeline_inference.model.config import SMALL, Cut, ModelName
 from examples.pipeline_inference.node import OrchestratorConfig, StageConfig, run_orchestrator, run_stage
 from examples.pipeline_inference.worker_protocol import (
     Begin,
@@ -35,10 +35,6 @@ LOAD_S = 2.0
 STEP_S = 1.25
 """How long a worker thinks about one activation."""
 ANSWER = b" A stage is an actor that owns one worker process.\n"
-SIZES = ModelConfig(
-    layers=6, width=96, heads=4, kv_heads=2, head_width=24, hidden=256, vocabulary=256, positions_max=512
-)
-"""Those of the small model."""
 
 
 def _nobody(*_said: object) -> None:
@@ -67,7 +63,7 @@ class Understudy:
 
     def ready(self) -> Ready:
         """Return what it says when it has loaded its layers."""
-        return Ready(ModelName.SMALL, self._cut.role, tuple(self._cut.layers(SIZES)))
+        return Ready(ModelName.SMALL, self._cut.role, tuple(self._cut.layers(SMALL)))
 
     def handle(self, work: Work) -> Iterator[Result]:
         """Yield the answer to one piece of work."""
@@ -77,7 +73,7 @@ class Understudy:
             case Extend(request_id):
                 yield self._advance(request_id, 1)
             case Forward(request_id, _, activation):
-                yield self._advance(request_id, len(activation) // (4 * SIZES.width))
+                yield self._advance(request_id, len(activation) // (4 * SMALL.width))
             case Forget(request_id):
                 self._positions.pop(request_id, None)
                 self._said.pop(request_id, None)
@@ -86,7 +82,7 @@ class Understudy:
         if not self._cut.is_last:
             position = self._positions.get(request_id, 0)
             self._positions[request_id] = position + rows
-            return Computed(request_id, position, bytes(4 * SIZES.width * rows), more=False)
+            return Computed(request_id, position, bytes(4 * SMALL.width * rows), more=False)
         said = self._said.get(request_id, 0)
         self._said[request_id] = said + 1
         token = ANSWER[said % len(ANSWER)]

@@ -8,7 +8,15 @@ import pytest
 from msgspec import structs
 
 from examples.pipeline_inference.model import catalog, small
-from examples.pipeline_inference.model.config import STAGES_MAX, Cut, ModelConfig, ModelName, Role, Sampling
+from examples.pipeline_inference.model.config import (
+    SMALL,
+    STAGES_MAX,
+    Cut,
+    ModelConfig,
+    ModelName,
+    Role,
+    Sampling,
+)
 from examples.pipeline_inference.model.gemma import CONFIG as GEMMA
 from examples.pipeline_inference.model.slices import ModelSlice, Sampler
 from examples.pipeline_inference.model.transformer import Layers, LayerWeights
@@ -62,7 +70,7 @@ def test_the_weights_are_small_enough_to_be_shipped() -> None:
     assert small.WEIGHTS.stat().st_size <= 2_000_000
 
 
-@pytest.mark.parametrize("config", [small.CONFIG, GEMMA], ids=["small", "gemma"])
+@pytest.mark.parametrize("config", [SMALL, GEMMA], ids=["small", "gemma"])
 @pytest.mark.parametrize("count", range(1, STAGES_MAX + 1))
 def test_each_layer_is_in_exactly_one_stage_and_no_stage_is_without(config: ModelConfig, count: int) -> None:
     shares = [Cut(stage, count).layers(config) for stage in range(count)]
@@ -72,7 +80,7 @@ def test_each_layer_is_in_exactly_one_stage_and_no_stage_is_without(config: Mode
 
 def test_a_heavy_head_leaves_the_last_stage_few_layers() -> None:
     assert [len(Cut(stage, 3).layers(GEMMA)) for stage in range(3)] == [8, 9, 1]
-    assert [len(Cut(stage, 3).layers(small.CONFIG)) for stage in range(3)] == [2, 2, 2]
+    assert [len(Cut(stage, 3).layers(SMALL)) for stage in range(3)] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("stage", "count"), [(0, 0), (0, STAGES_MAX + 1), (3, 3), (-1, 2)])
@@ -174,7 +182,7 @@ def test_training_computes_what_the_workers_compute() -> None:
     with np.load(small.WEIGHTS) as file:
         variables = {name: Variable(file[name].astype(np.float32)) for name in file.files}
     tokens = np.array([list(line)])
-    loss, _ = surprise(small.CONFIG, variables, tokens, np.ones((1, len(line) - 1), dtype=bool))
+    loss, _ = surprise(SMALL, variables, tokens, np.ones((1, len(line) - 1), dtype=bool))
     assert WHOLE.embedding is not None
     assert WHOLE.head is not None
     cache, total = WHOLE.layers.new_cache(), 0.0

@@ -70,6 +70,19 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         return (layer + 1) % self.global_every == 0
 
 
+SMALL = ModelConfig(
+    layers=6,
+    width=96,
+    heads=4,
+    kv_heads=2,
+    head_width=24,
+    hidden=256,
+    vocabulary=256,
+    positions_max=512,
+)
+"""The sizes of the small model. A token of it is a byte."""
+
+
 class Cut(Struct, frozen=True):
     """One stage of a model that is cut into ``count`` stages."""
 

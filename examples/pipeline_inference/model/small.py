@@ -1,6 +1,6 @@
 """The small model that is shipped: six layers over bytes, trained by `training` on a hundred lines.
 
-Owns: its sizes, the file of its weights, and its tokenizer.
+Owns: the file of its weights, and its tokenizer. Its sizes are in `config`.
 Not here: arithmetic (`transformer`), how the weights were found (`training`).
 """
 
@@ -10,20 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.pipeline_inference.model.config import Cut, ModelConfig
+from examples.pipeline_inference.model.config import SMALL, Cut
 from examples.pipeline_inference.model.slices import ModelSlice, OnLayer
 from examples.pipeline_inference.model.transformer import Array, Head, HeadWeights, Layers, LayerWeights
 
-CONFIG = ModelConfig(
-    layers=6,
-    width=96,
-    heads=4,
-    kv_heads=2,
-    head_width=24,
-    hidden=256,
-    vocabulary=256,
-    positions_max=512,
-)
 WEIGHTS = Path(__file__).with_name("small.npz")
 """The weights in half precision, 1.3 MB; they are computed with in single precision."""
 END = ord("\n")
@@ -62,17 +52,17 @@ def load(cut: Cut, on_layer: OnLayer, *, path: Path = WEIGHTS) -> ModelSlice:
             array: Array = file[name].astype(np.float32)
             return array
 
-        numbers, layers = cut.layers(CONFIG), {}
+        numbers, layers = cut.layers(SMALL), {}
         for number in numbers:
             layers[number] = LayerWeights(**{part: read(layer_name(number, part)) for part in LAYER_PARTS})
             on_layer(len(layers), len(numbers))
         tokens = read(TOKENS) if cut.is_first or cut.is_last else None
         head = HeadWeights(read(FINAL_NORM), tokens) if cut.is_last and tokens is not None else None
     return ModelSlice(
-        layers=Layers(CONFIG, layers),
+        layers=Layers(SMALL, layers),
         tokenizer=Bytes() if cut.is_first or cut.is_last else None,
         embedding=Table(tokens) if cut.is_first and tokens is not None else None,
-        head=None if head is None else Head(CONFIG, head),
+        head=None if head is None else Head(SMALL, head),
     )
 
 

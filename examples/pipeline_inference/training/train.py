@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.pipeline_inference.model.small import CONFIG, END, WEIGHTS
+from examples.pipeline_inference.model.config import SMALL
+from examples.pipeline_inference.model.small import END, WEIGHTS
 from examples.pipeline_inference.training.differentiation import Array, Variable
 from examples.pipeline_inference.training.network import fresh_weights, surprise
 
@@ -111,12 +112,12 @@ def train(path: Path) -> None:
     """Train from the seed, tell of progress on standard error, write the weights."""
     random = np.random.default_rng(SEED)
     lines = CORPUS.read_text(encoding="utf-8").splitlines()
-    weights = fresh_weights(CONFIG, random)
+    weights = fresh_weights(SMALL, random)
     optimizer = Adam(weights)
     for step in range(STEPS):
         tokens, counts = batch_of(lines, random)
         variables = {name: Variable(weight) for name, weight in weights.items()}
-        loss, tape = surprise(CONFIG, variables, tokens, counts)
+        loss, tape = surprise(SMALL, variables, tokens, counts)
         tape.back()
         optimizer.update({name: variable.gradient for name, variable in variables.items()}, rate_at(step))
         if step % 25 == 0 or step == STEPS - 1:
