@@ -16,7 +16,8 @@ app = typer.Typer(
     help=(
         "A language model cut over several nodes of this machine, with one bundle that tells it all.\n\n"
         "An orchestrator takes prompts and sends them round a ring of stages. Each stage is a node: a "
-        "process with an actor that owns one more process, the worker, which computes some of the model's layers.\n\n"
+        "process with an actor that owns one more process, the worker, which computes some of the model's "
+        "layers.\n\n"
         "Begin with `run`. Then make it fail and read the summary: `run --fault stage-1=silent`, or kill a "
         "worker while it answers. `worker` is one worker to talk to by hand. "
         "examples/pipeline_inference/README.md goes through all of it."

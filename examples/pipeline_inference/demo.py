@@ -59,6 +59,7 @@ FINALIZE_WAIT_S = "1.5"
 """Every node is stopped in order right after the end of a run, and then sends its last snapshot anyway."""
 INTERRUPTED = "interrupted"
 DRILL_READY_S, DRILL_JOIN_S = 3.0, 8.0
+"""How long, in a drill, the worker that fails may load, and the stages may take to appear."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Gemma 3 270M: the same promises as of the small model, and the tokens of llama.cpp on the same file.
 
-Needs ``swactor[gemma]``; ``make test-gemma`` installs it and runs these.
+Needs ``swactor[gemma]``; ``make test-gemma`` installs it and runs these. They take minutes and a gigabyte or
+two, so the suite of every day leaves them out even where the package is installed.
 """
 
 import json
@@ -25,6 +26,12 @@ PROMPTS = ("The capital of France is", "The quick brown fox", "Once upon a time"
 TOKENS = 32
 
 pytestmark = [pytest.mark.gemma, pytest.mark.timeout(600), pytest.mark.xdist_group("gemma")]
+
+
+@pytest.fixture(autouse=True)
+def _asked_for(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("markexpr") != "gemma":
+        pytest.skip("takes minutes: `make test-gemma` runs it")
 
 
 @cache
