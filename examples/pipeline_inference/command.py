@@ -7,12 +7,21 @@ from typing import Annotated
 import anyio
 import typer
 
-from examples.pipeline_inference.model import LAYERS
+from examples.pipeline_inference.faults import parse_fault
+from examples.pipeline_inference.model.config import STAGES_MAX, Cut, ModelName, Sampling
 
 PROMPT = "What is an actor?"
 
 app = typer.Typer(
-    help="A language model cut over several nodes of this machine, with one bundle that tells it all.",
+    help=(
+        "A language model cut over several nodes of this machine, with one bundle that tells it all.\n\n"
+        "An orchestrator takes prompts and sends them round a ring of stages. Each stage is a node: a "
+        "process with an actor that owns one more process, the worker, which computes some of the model's "
+        "layers.\n\n"
+        "Begin with `run`. Then make it fail and read the summary: `run --fault stage-1=silent`, or kill a "
+        "worker while it answers. `worker` is one worker to talk to by hand. "
+        "examples/pipeline_inference/README.md goes through all of it."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -20,12 +29,27 @@ app = typer.Typer(
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0917 - its parameters are the arguments and options of the command line
     prompts: Annotated[
         list[str] | None, typer.Argument(help="What the model is to continue, one after the other.")
     ] = None,
-    stages: Annotated[int, typer.Option(min=1, max=LAYERS, help="Stages to cut the model into.")] = 3,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer at most.")] = 120,
+    stages: Annotated[int, typer.Option(min=2, max=STAGES_MAX, help="Stages to cut the model into.")] = 3,
+    model: Annotated[
+        ModelName, typer.Option(help="`small` is shipped; `gemma3-270m` needs swactor\\[gemma].")
+    ] = ModelName.SMALL,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 120,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="Prompts to answer at the same time.")] = 1,
+    temperature: Annotated[
+        float, typer.Option(min=0, max=10, help="0 takes the best token, more lets others have a chance.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed takes the same chances.")] = 0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for an answer, once its turn has come.")
+    ] = 120.0,
+    fault: Annotated[
+        str | None,
+        typer.Option(help="Drill: `stage-N=never-spawned`, `stage-N=exits` or `stage-N=silent`."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run's bundle, summary and logs.")] = Path("runs"),
 ) -> None:
     """Start relay, collector, orchestrator and stages, answer the prompts, and show what happened.
@@ -36,8 +60,22 @@ def run(
 
     from examples.pipeline_inference.demo import Demo, DemoOptions
 
-    demo = Demo(DemoOptions(tuple(prompts or [PROMPT]), stages, tokens, out), Console())
-    raise typer.Exit(anyio.run(demo.run))
+    try:
+        drill = None if fault is None else parse_fault(fault, stage_count=stages)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--fault") from error
+    options = DemoOptions(
+        prompts=tuple(prompts or [PROMPT]),
+        stage_count=stages,
+        tokens_max=tokens,
+        out=out,
+        model=model,
+        parallel=parallel,
+        timeout_s=timeout,
+        sampling=Sampling(temperature=temperature, seed=seed),
+        fault=drill,
+    )
+    raise typer.Exit(anyio.run(Demo(options, Console()).run))
 
 
 @app.command()
@@ -51,12 +89,21 @@ def node(file: Annotated[Path, typer.Argument(help="What `run` wrote for this no
 @app.command()
 def worker(
     stage: Annotated[int, typer.Argument(min=0, help="Which stage, from 0.")],
-    count: Annotated[int, typer.Argument(min=1, max=LAYERS, help="Of how many stages.")],
+    count: Annotated[int, typer.Argument(min=1, max=STAGES_MAX, help="Of how many stages.")],
+    model: Annotated[ModelName, typer.Option(help="Which model.")] = ModelName.SMALL,
 ) -> None:
-    """Be the worker of one stage, to talk to by hand: JSON lines in, JSON lines out, ends with its input."""
-    from examples.pipeline_inference.worker import serve
+    """Be the worker of one stage, to talk to by hand: JSON lines in, JSON lines out, ends with its input.
 
-    serve(stage, count)
+    The stages say the same things in binary frames. Type, for example:
+    {"type": "begin", "request_id": "r", "prompt": "What is a relay?"}
+    """
+    from examples.pipeline_inference.worker_program import serve
+
+    try:
+        cut = Cut(stage, count)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    raise typer.Exit(serve(model, cut, source=sys.stdin.buffer, sink=sys.stdout.buffer, as_json=True))
 
 
 if __name__ == "__main__":

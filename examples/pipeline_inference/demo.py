@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.markup import escape
 
+from examples.pipeline_inference.faults import Fault
 from examples.pipeline_inference.launcher import (
     COLLECTOR,
     ORCHESTRATOR,
@@ -36,8 +37,9 @@ from examples.pipeline_inference.launcher import (
     StopAll,
     StopCollector,
 )
-from examples.pipeline_inference.lines import Answer, Prompt, Spoken, StageFound, Text
+from examples.pipeline_inference.model.config import GREEDY, ModelName, Sampling
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
+from examples.pipeline_inference.screen import Screen
 from examples.pipeline_inference.stage import stage_name
 from swactor import ActorRef, ActorSystem, SwactorError, SystemClock, SystemRandom
 from swactor.cluster.identity import NodeKey
@@ -56,6 +58,8 @@ EXAMPLE = "examples.pipeline_inference"
 FINALIZE_WAIT_S = "1.5"
 """Every node is stopped in order right after the end of a run, and then sends its last snapshot anyway."""
 INTERRUPTED = "interrupted"
+DRILL_READY_S, DRILL_JOIN_S = 3.0, 8.0
+"""How long, in a drill, the worker that fails may load, and the stages may take to appear."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,21 @@ class DemoOptions:
     stage_count: int
     tokens_max: int
     out: Path
+    model: ModelName = ModelName.SMALL
+    parallel: int = 1
+    timeout_s: float = 120.0
+    sampling: Sampling = GREEDY
+    fault: tuple[int, Fault] | None = None
+
+    @property
+    def load_timeout_s(self) -> float:
+        """How long a worker may load its layers."""
+        return 20.0 if self.model is ModelName.SMALL else 180.0
+
+    @property
+    def join_timeout_s(self) -> float:
+        """How long the stages may take to appear; in a drill nobody waits long for the one that will not."""
+        return self.load_timeout_s + 10.0 if self.fault is None else DRILL_JOIN_S
 
 
 class Demo:
@@ -80,10 +99,7 @@ class Demo:
         self._folder = options.out / self.run_id
         self._work = self._folder / "work"
         self._logs = self._folder / "logs"
-        self._streaming = False
-        self._tokens = 0
-        self._asked_ns = 0
-        self._answered_ns = 0
+        self._screen = Screen(console, self._clock, streams=options.parallel == 1)
 
     async def run(self) -> int:
         """Do it all; return the exit status."""
@@ -101,7 +117,12 @@ class Demo:
         async with ActorSystem(name="launcher") as system:
             with default_spawner(system.loop) as spawner:
                 launcher = await system.spawn(
-                    Launcher(self._plan(), spawner=spawner, tell_people=self._tell, on_spoken=self._speak),
+                    Launcher(
+                        self._plan(),
+                        spawner=spawner,
+                        tell_people=self._screen.tell,
+                        on_spoken=self._screen.speak,
+                    ),
                     name="launcher",
                 )
                 async with anyio.create_task_group() as group:
@@ -126,7 +147,7 @@ class Demo:
                 lambda: download(url, self.run_id, target=self._bundle, token_file=None)
             )
         except (CommandError, OSError) as error:
-            self._tell(f"no bundle: {error}")
+            self._screen.tell(f"no bundle: {error}")
         with suppress(SwactorError):  # leaving the system ends it in any case
             await launcher.ask(StopCollector(), timeout_s=30.0)
         return outcome
@@ -150,7 +171,7 @@ class Demo:
     ) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for _ in signals:
-                self._tell("stopping everything; once more kills at once")
+                self._screen.tell("stopping everything; once more kills at once")
                 launcher.tell(StopAll(INTERRUPTED))
                 break
             async for _ in signals:
@@ -197,21 +218,34 @@ class Demo:
         token = self._secrets.token(32)
         shared = RunConfig(run_id=self.run_id, token=token, stage_count=count, relay_url=relay_url)
         joining = msgspec.structs.replace(shared, seeds=(PeerAddress(keys[0].node_id, relay_url),))
+        options = self._options
         orchestrator = OrchestratorConfig(
-            run=shared, prompts=self._options.prompts, tokens_max=self._options.tokens_max
+            run=shared,
+            prompts=options.prompts,
+            tokens_max=options.tokens_max,
+            parallel=options.parallel,
+            sampling=options.sampling,
+            join_timeout_s=options.join_timeout_s,
+            answer_timeout_s=options.timeout_s,
         )
-        stages = [
-            StageConfig(
-                run=joining,
-                index=index,
-                worker=(sys.executable, "-m", f"{EXAMPLE}.worker", str(index), str(count)),
-            )
-            for index in range(count)
-        ]
+        stages = [self._stage_config(joining, index) for index in range(count)]
         files = {ORCHESTRATOR: NodeFile(config=orchestrator, secret_key=keys[0].secret)}
         for stage, key in zip(stages, keys[1:], strict=True):
             files[stage_name(stage.index)] = NodeFile(config=stage, secret_key=key.secret)
         return {name: ("-m", EXAMPLE, "node", str(self._write(name, file))) for name, file in files.items()}
+
+    def _stage_config(self, run: RunConfig, index: int) -> StageConfig:
+        options = self._options
+        worker = (sys.executable, "-m", f"{EXAMPLE}.worker_program", str(index), str(options.stage_count))
+        fault = options.fault[1] if options.fault is not None and options.fault[0] == index else None
+        drill = () if fault is None or fault is Fault.NEVER_SPAWNED else ("--fault", fault)
+        return StageConfig(
+            run=run,
+            index=index,
+            worker=(*worker, "--model", options.model, *drill),
+            ready_timeout_s=options.load_timeout_s if fault is None else DRILL_READY_S,
+            fault=fault,
+        )
 
     def _write(self, name: str, file: NodeFile) -> Path:
         path = self._work.resolve() / f"{name}.node"
@@ -225,39 +259,12 @@ class Demo:
     def _bundle(self) -> Path:
         return self._folder / f"{self.run_id}.tar.gz"
 
-    def _tell(self, line: str) -> None:
-        if self._streaming:
-            self._console.print()
-            self._streaming = False
-        self._console.print(f"[dim]·[/dim] {escape(line)}", highlight=False)
-
-    def _speak(self, spoken: Spoken) -> None:
-        match spoken:
-            case StageFound(stage):
-                self._tell(f"{stage} is ready")
-            case Prompt(text):
-                self._asked_ns = self._asked_ns or self._clock.monotonic_ns()
-                self._console.print(f"\n[bold]{escape(text)}[/bold]", end="", highlight=False)
-                self._streaming = True
-            case Text(text):
-                self._tokens += 1
-                self._console.out(text, end="", highlight=False)
-            case Answer():
-                self._answered_ns = self._clock.monotonic_ns()
-                self._console.print()
-                self._streaming = False
-
     def _show(self, outcome: Outcome) -> int:
-        if self._streaming:
-            self._console.print()
-        self._console.print()
+        self._screen.end()
         if self._bundle.exists():
             self._show_summary()
         if outcome.why is None:
-            took_s = (self._answered_ns - self._asked_ns) / 1e9
-            self._console.print(
-                f"\n[bold green]Answered:[/bold green] {self._tokens} tokens in {took_s:.1f} s"
-            )
+            self._console.print(f"\n[bold green]Answered:[/bold green] {self._screen.figures()}")
             return 0
         self._console.print(f"\n[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
         return 130 if outcome.why == INTERRUPTED else 1

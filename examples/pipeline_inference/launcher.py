@@ -15,16 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from examples.pipeline_inference.lines import (
-    Answer,
-    Failed,
-    Line,
-    Listening,
-    Prompt,
-    Spoken,
-    StageFound,
-    Text,
-)
+from examples.pipeline_inference.lines import Failed, Line, Listening, Spoken
 from swactor import Actor, ActorRef, Context, Reply, Request, SwactorError
 from swactor_process import (
     ProcessCommand,
@@ -215,10 +206,10 @@ class Launcher(Actor[LauncherMessage]):
                     log.write(output.line + b"\n")
             case Listening(url):
                 self._service_ready(ctx, label, url)
-            case StageFound() | Prompt() | Text() | Answer():
-                self._on_spoken(line)
             case Failed(why):
                 self._why = self._why or why
+            case _:
+                self._on_spoken(line)
 
     def _service_ready(self, ctx: Context[LauncherMessage], label: str, url: str) -> None:
         self._tell_people(f"{label} listens on {url}")

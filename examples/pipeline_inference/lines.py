@@ -15,28 +15,54 @@ class Listening(msgspec.Struct, frozen=True, tag_field="event", tag="listening")
     url: str
 
 
+class StageLoading(msgspec.Struct, frozen=True, tag_field="event", tag="stage_loading"):
+    """From a stage: its worker has loaded so many of its layers."""
+
+    stage: str
+    loaded: int
+    layers: int
+
+
 class StageFound(msgspec.Struct, frozen=True, tag_field="event", tag="stage_found"):
     """From the orchestrator: this stage is ready to work."""
 
     stage: str
 
 
+class StageLost(msgspec.Struct, frozen=True, tag_field="event", tag="stage_lost"):
+    """From the orchestrator: this stage has lost its worker; it is being restarted, or is gone."""
+
+    stage: str
+    why: str
+    gone: bool
+
+
 class Prompt(msgspec.Struct, frozen=True, tag_field="event", tag="prompt"):
     """From the orchestrator: it begins to answer this prompt."""
 
+    request_id: str
     text: str
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="event", tag="text"):
-    """From the orchestrator: the text of one more token."""
+    """From the orchestrator: the text of one more token; empty while a character is incomplete."""
 
+    request_id: str
     text: str
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="event", tag="answer"):
     """From the orchestrator: the answer is complete."""
 
+    request_id: str
     text: str
+
+
+class RequestFailed(msgspec.Struct, frozen=True, tag_field="event", tag="request_failed"):
+    """From the orchestrator: no answer to this prompt will come; the next one is answered all the same."""
+
+    request_id: str
+    why: str
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
@@ -45,8 +71,8 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     why: str
 
 
-Spoken: TypeAlias = StageFound | Prompt | Text | Answer
-"""What the orchestrator says while all is well."""
+Spoken: TypeAlias = StageLoading | StageFound | StageLost | Prompt | Text | Answer | RequestFailed
+"""What the nodes of the pipeline say while they work."""
 Line: TypeAlias = Listening | Spoken | Failed
 
 

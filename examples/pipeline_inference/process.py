@@ -44,7 +44,7 @@ async def run(file: NodeFile) -> int:
     ports = _ports(file)
     match file.config:
         case StageConfig():
-            why = await run_stage(ports, file.config, on_stop_request=on_stop_signal)
+            why = await run_stage(ports, file.config, say=say, on_stop_request=on_stop_signal)
             if why is not None:
                 say(Failed(why))
             return 0 if why is None else 1

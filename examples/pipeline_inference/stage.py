@@ -1,62 +1,67 @@
 """One stage of the pipeline: an actor that owns one worker process.
 
 Owns: the worker's life, and what goes into and comes out of it.
-Not here: the computation (`worker`), who else is in the cluster (`swactor.cluster`).
+Not here: the computation (`worker`), who starts a failed stage again (its supervisor, in `node`), who else is
+in the cluster (`swactor.cluster`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
+from examples.pipeline_inference.events import worker_not_ready, worker_ready
+from examples.pipeline_inference.faults import Fault
+from examples.pipeline_inference.frames import FrameError, FrameReader
+from examples.pipeline_inference.lines import StageLoading
 from examples.pipeline_inference.messages import (
     Activation,
     EndRequest,
     NextToken,
+    RequestRefused,
     Shutdown,
     StageFailed,
     StartRequest,
     Token,
 )
-from examples.pipeline_inference.model import Hidden
 from examples.pipeline_inference.worker_protocol import (
     Begin,
     Computed,
     Extend,
     Forget,
     Forward,
+    Loading,
     Ready,
     Refused,
     Result,
     Sampled,
     Work,
+    decode_result,
+    framed,
 )
-from swactor import Actor, ActorRef, Context
+from swactor import Actor, ActorRef, Context, SwactorError
 from swactor.cluster import Cluster
-from swactor_diag.schema.events import Custom
 from swactor_process import (
+    MarkReady,
+    ProcessChunk,
     ProcessCommand,
     ProcessExited,
     ProcessOutput,
+    ProcessReady,
+    ProcessReadyOverdue,
     ProcessSpec,
     ProcessStarted,
     Spawner,
     SpawnFailed,
     Stop,
-    Stream,
     WriteStdin,
     spawn_process,
 )
 
-FromCluster: TypeAlias = StartRequest | NextToken | EndRequest | Activation
-FromWorker: TypeAlias = ProcessStarted | ProcessOutput | ProcessExited | SpawnFailed
-
-
 ORCHESTRATOR = "orchestrator"
 LOOK_PERIOD_S = 0.1
 """How often somebody who is not known yet is looked for."""
-LOOKS_MAX = 100
-"""How often a failing stage looks again for the orchestrator (10 s): it may fail before that has joined."""
 
 
 def stage_name(index: int) -> str:
@@ -72,22 +77,35 @@ class StagePlace:
     count: int
 
     @property
+    def name(self) -> str:
+        """Its own name in the cluster."""
+        return stage_name(self.index)
+
+    @property
     def next_name(self) -> str:
-        """Who gets what this stage computes."""
+        """Who takes what this stage has computed: the next stage, or the orchestrator after the last one."""
         return stage_name(self.index + 1) if self.index + 1 < self.count else ORCHESTRATOR
+
+
+class WorkerLostError(SwactorError):
+    """The stage has no worker that works; its supervisor decides whether it gets another one."""
 
 
 class Join(msgspec.Struct, frozen=True):
     """Time to see whether the next stage is there, so that this one can take its name."""
 
 
-class LookForOrchestrator(msgspec.Struct, frozen=True):
-    """Time to see whether the orchestrator is there, so that it can hear why this stage fails."""
-
-    looks_left: int
-
-
-StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join | LookForOrchestrator
+FromCluster: TypeAlias = StartRequest | NextToken | EndRequest | Activation
+FromWorker: TypeAlias = (
+    ProcessStarted
+    | ProcessReady
+    | ProcessReadyOverdue
+    | ProcessChunk
+    | ProcessOutput
+    | ProcessExited
+    | SpawnFailed
+)
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join
 
 
 class Stage(Actor[StageMessage]):
@@ -95,7 +113,11 @@ class Stage(Actor[StageMessage]):
 
     Its life: start the worker; when that is ready and the next stage has its name, take the own name in the
     cluster (so whoever finds the first stage finds a pipeline that works); serve; at the end stop the worker
-    and go with it. A stage that fails tells the orchestrator first and ends with the reason as its value.
+    and go with it.
+
+    It fails with its worker: every request that the worker knew is lost with it. The orchestrator is told at
+    once; then the supervisor starts a new life at the same address, with a new worker. What arrives meanwhile
+    waits in the mailbox.
     """
 
     def __init__(
@@ -106,73 +128,104 @@ class Stage(Actor[StageMessage]):
         spawner: Spawner,
         cluster: Cluster,
         subprocesses: ActorRef[ProcessStarted | ProcessExited],
+        say: Callable[[StageLoading], None],
+        fault: Fault | None = None,
     ) -> None:
         self._place = place
-        self._name = stage_name(place.index)
         self._spec = worker
         self._spawner = spawner
         self._cluster = cluster
         self._subprocesses = subprocesses
+        self._say = say
+        self._fault = fault
         self._worker: ActorRef[ProcessCommand] | None = None
+        self._frames = FrameReader()
+        self._ready: Ready | None = None
         self._failure: str | None = None
+        self._stopping = False
 
     def on_start(self, ctx: Context[StageMessage]) -> None:
         """Start the worker; everything about it arrives as messages."""
-        self._worker = spawn_process(ctx, self._spec, spawner=self._spawner)
+        if self._fault is not Fault.NEVER_SPAWNED:
+            self._worker = spawn_process(ctx, self._spec, spawner=self._spawner)
 
     def on_message(self, ctx: Context[StageMessage], message: StageMessage) -> None:
         """Handle one message from the cluster, from the worker's driver, or from this node."""
         match message:
             case ProcessStarted() | ProcessExited():
-                self._subprocesses.tell(
-                    message
-                )  # diagnostics: an owner reports starts and exits, nothing else
-                if isinstance(message, ProcessExited):
+                # All that diagnostics needs of an owner: to hear of starts and exits.
+                self._subprocesses.tell(message)
+                if isinstance(message, ProcessExited) and message.process == self._worker:
                     self._worker_ended(ctx, message)
             case SpawnFailed():
                 self._worker = None
-                self._give_up(ctx, f"worker {message.describe()}")
-            case ProcessOutput(stream=Stream.STDOUT):
-                self._worker_said(ctx, message.line)
+                self._give_up(f"worker {message.describe()}")
+            case ProcessChunk(process=process, data=data):
+                if process == self._worker:  # a former life's worker may still be heard
+                    self._worker_wrote(data)
             case ProcessOutput():
                 pass  # stderr is for people: its last lines are in the exit that is forwarded
-            case StartRequest(request_id, prompt):
-                self._work_on(Begin(request_id, prompt))
+            case ProcessReady(after_ms=after_ms):
+                self._worker_is_ready(ctx, after_ms)
+            case ProcessReadyOverdue(after_ms=after_ms):
+                ctx.emit(worker_not_ready(self._place.name, after_ms=after_ms))
+                self._give_up(f"worker runs, but was not ready within {after_ms / 1000:.0f} s")
+            case StartRequest(request_id, prompt, sampling):
+                self._work_on(Begin(request_id, prompt, sampling))
             case NextToken(request_id, token):
                 self._work_on(Extend(request_id, token))
-            case EndRequest(request_id):  # only the first stage keeps anything of a request
+            case Activation(request_id, position, rows, more, sampling):
+                self._work_on(Forward(request_id, position, rows, more, sampling))
+            case EndRequest(request_id):
                 self._work_on(Forget(request_id))
-            case Activation(request_id, payload):
-                self._work_on(Forward(request_id, msgspec.msgpack.decode(payload, type=Hidden)))
             case Join():
                 self._join(ctx)
-            case LookForOrchestrator(looks_left):
-                self._tell_orchestrator_and_end(ctx, looks_left)
             case Shutdown():
                 self._shut_down(ctx)
 
     # -- serving --------------------------------------------------------------------------------------------
 
     def _work_on(self, work: Work) -> None:
-        if self._worker is not None:  # else the request fails with this stage
-            self._worker.tell(WriteStdin(msgspec.json.encode(work) + b"\n"))
+        """Give it to the worker; one that is still loading finds it in its pipe when it is done."""
+        if self._worker is not None:
+            self._worker.tell(WriteStdin(framed(work)))
 
-    def _worker_said(self, ctx: Context[StageMessage], line: bytes) -> None:
+    def _worker_wrote(self, data: bytes) -> None:
         try:
-            result: Result = msgspec.json.decode(line, type=Result)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._give_up(ctx, f"worker said something that is no result: {error}")
-            return
+            for body in self._frames.feed(data):
+                self._worker_said(decode_result(body))
+        except (FrameError, msgspec.DecodeError) as error:
+            self._give_up(f"worker said something that is no result: {error}")
+
+    def _worker_said(self, result: Result) -> None:
         match result:
-            case Ready():
-                ctx.emit(Custom(kind="worker_ready", fields={"stage": self._name, "layers": result.layers}))
-                self._join(ctx)
-            case Computed(request_id, hidden):
-                self._pass_on(ctx, Activation(request_id, msgspec.msgpack.encode(hidden)))
-            case Sampled(request_id, token, text, final):
-                self._pass_on(ctx, Token(request_id, token, text, final))
-            case Refused(why):
-                self._give_up(ctx, f"worker refused its work: {why}")
+            case Loading(loaded, layers):
+                self._say(StageLoading(self._place.name, loaded, layers))
+            case Ready() if self._worker is not None:
+                self._ready = result
+                self._worker.tell(MarkReady())  # answers with ProcessReady, which knows how long it took
+            case Computed(request_id, position, rows, more, sampling):
+                self._pass_on(Activation(request_id, position, rows, more, sampling))
+            case Sampled(request_id, token, piece, final):
+                self._pass_on(Token(request_id, token, piece, final))
+            case Refused(request_id, why) if request_id is not None:
+                self._tell_orchestrator(RequestRefused(request_id, self._place.name, why))
+            case Refused(why=why):
+                self._give_up(f"worker refused its work: {why}")
+
+    def _worker_is_ready(self, ctx: Context[StageMessage], after_ms: int) -> None:
+        if self._ready is not None:
+            ready = self._ready
+            ctx.emit(
+                worker_ready(
+                    self._place.name,
+                    role=ready.role,
+                    model=ready.model,
+                    layers=ready.layers,
+                    after_ms=after_ms,
+                )
+            )
+            self._join(ctx)
 
     def _join(self, ctx: Context[StageMessage]) -> None:
         if self._worker is None or self._failure is not None:
@@ -180,43 +233,47 @@ class Stage(Actor[StageMessage]):
         if self._cluster.whereis(self._place.next_name) is None:
             ctx.send_after(LOOK_PERIOD_S, Join())
         else:
-            self._cluster.register(self._name, ctx.ref)
+            self._cluster.register(self._place.name, ctx.ref)
 
-    def _pass_on(self, ctx: Context[StageMessage], message: Activation | Token) -> None:
+    def _pass_on(self, message: Activation | Token) -> None:
         next_stage = self._cluster.whereis(self._place.next_name)
-        if next_stage is None:
-            self._give_up(ctx, f"{self._place.next_name} is not known here")
-        else:
+        if next_stage is not None:
             next_stage.tell(message)
+        else:
+            why = f"{self._place.next_name} is not known here"
+            self._tell_orchestrator(RequestRefused(message.request_id, self._place.name, why))
+
+    def _tell_orchestrator(self, message: RequestRefused | StageFailed) -> None:
+        """Tell it if it is there. If it is not, nobody waits for an answer."""
+        orchestrator = self._cluster.whereis(ORCHESTRATOR)
+        if orchestrator is not None:
+            orchestrator.tell(message)
 
     # -- the end --------------------------------------------------------------------------------------------
 
+    def _give_up(self, why: str) -> None:
+        """Say why, stop the worker, and fail once it has ended. Only the first reason is news."""
+        if self._failure is not None:
+            return
+        self._failure = why
+        self._tell_orchestrator(StageFailed(self._place.name, why))
+        if self._worker is None:
+            raise WorkerLostError(why)
+        self._worker.tell(Stop())
+
     def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
         self._worker = None
-        if exited.asked_for:
-            ctx.stop(self._failure)
+        if self._stopping:
+            ctx.stop()
+        elif self._failure is not None:
+            raise WorkerLostError(self._failure)
         else:
-            self._give_up(ctx, f"worker {exited.describe()}")
-
-    def _give_up(self, ctx: Context[StageMessage], why: str) -> None:
-        """Have the orchestrator know, then end. The first reason counts, what follows from it does not."""
-        if self._failure is None:
-            self._failure = why
-            self._tell_orchestrator_and_end(ctx, looks_left=LOOKS_MAX)
-
-    def _tell_orchestrator_and_end(self, ctx: Context[StageMessage], looks_left: int) -> None:
-        """Look until it is there or the looks are used up; end either way."""
-        orchestrator = self._cluster.whereis(ORCHESTRATOR)
-        if orchestrator is None and looks_left:
-            ctx.send_after(LOOK_PERIOD_S, LookForOrchestrator(looks_left - 1))
-            return
-        if orchestrator is not None and self._failure is not None:
-            orchestrator.tell(StageFailed(self._name, self._failure))
-        self._shut_down(ctx)
+            self._give_up(f"worker {exited.describe()}")
 
     def _shut_down(self, ctx: Context[StageMessage]) -> None:
         ctx.cancel(Join())
+        self._stopping = True
         if self._worker is None:
-            ctx.stop(self._failure)
+            ctx.stop()
         else:
             self._worker.tell(Stop())  # its exit then ends this actor too

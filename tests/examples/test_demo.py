@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from time import monotonic
+from typing import Any
 
 import psutil
 import pytest
@@ -28,6 +29,7 @@ from sim.scenario import load
 from sim.world import simulate
 from swactor_diag.postproc.load import Run, load_run
 from swactor_diag.schema.events import SubprocessExited
+from swactor_diag.schema.reading import UnknownEvent
 
 ROOT = Path(__file__).parents[2]
 MARK = "SWACTOR_TEST_MARK"
@@ -37,13 +39,13 @@ DEADLINE_S = 50.0
 class DemoProcess:
     """``swactor demo run`` with its output read as it comes."""
 
-    def __init__(self, out: Path, prompts: list[str]) -> None:
+    def __init__(self, out: Path, arguments: list[str]) -> None:
         self.out = out
         self.mark = uuid.uuid4().hex
         self.text = ""
         self._chunks: Queue[str] = Queue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "examples.pipeline_inference", "run", "--out", str(out), *prompts],
+            [sys.executable, "-m", "examples.pipeline_inference", "run", "--out", str(out), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
@@ -125,8 +127,8 @@ def until(condition: Callable[[], bool], *, within_s: float) -> bool:
 def start(tmp_path: Path) -> Iterator[Callable[..., DemoProcess]]:
     started: list[DemoProcess] = []
 
-    def start(*prompts: str) -> DemoProcess:
-        started.append(DemoProcess(tmp_path / "runs", list(prompts)))
+    def start(*arguments: str) -> DemoProcess:
+        started.append(DemoProcess(tmp_path / "runs", list(arguments)))
         return started[-1]
 
     yield start
@@ -144,14 +146,29 @@ def assert_nothing_is_left(demo: DemoProcess) -> None:
         assert {path.name for path in run.iterdir()} <= {f"{run.name}.tar.gz", "summary.md", "logs"}
 
 
-def fates(run: Run) -> dict[str, tuple[int | None, int | None]]:
-    """Return exit code and signal of each child by its label, from the events of all nodes."""
+def fates(run: Run) -> list[tuple[str, int | None, int | None]]:
+    """Return label, exit code and signal of each child that ended, from the events of all nodes."""
     exits = [record.event for node in run.nodes for record in node.records]
-    return {
-        event.label: (event.exit_code, event.exit_signal)
+    return [
+        (event.label, event.exit_code, event.exit_signal)
         for event in exits
         if isinstance(event, SubprocessExited)
-    }
+    ]
+
+
+def responses(run: Run) -> list[dict[str, Any]]:
+    """Return what the orchestrator recorded of each request that ended."""
+    events = [record.event for node in run.nodes for record in node.records]
+    return [
+        event.body
+        for event in events
+        if isinstance(event, UnknownEvent) and event.kind == "InferenceResponseSent"
+    ]
+
+
+def outcomes(run: Run) -> dict[str, str]:
+    """Return how each request ended, by its name."""
+    return {event["request_id"]: event["send_outcome"] for event in responses(run)}
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +190,9 @@ def test_it_answers_and_leaves_one_bundle_that_names_every_worker(answered: Demo
     assert run.manifest is not None
     assert run.manifest.finalize_received
     assert all(node.identities and node.records and node.snapshots for node in run.nodes)
-    assert {"worker-0", "worker-1", "worker-2", "stage-0", "stage-1", "stage-2"} <= set(fates(run))
+    assert {"worker-0", "worker-1", "worker-2", "stage-0", "stage-1", "stage-2"} <= {
+        label for label, _, _ in fates(run)
+    }
     (summary,) = answered.out.glob("*/summary.md")
     for stage in range(3):
         assert re.search(rf"stage-{stage} \| \S+ \| worker-{stage} \| \d+ \|", summary.read_text())
@@ -224,15 +243,43 @@ def fields(value: object, path: str) -> Iterator[str]:
 
 
 @pytest.mark.timeout(90)
-def test_a_killed_worker_ends_the_run_with_a_clear_message_and_its_signal_in_the_bundle(
+def test_a_killed_worker_fails_one_request_and_the_restarted_one_serves_the_next(
     start: Callable[..., DemoProcess],
 ) -> None:
-    demo = start(*["Tell me a story."] * 200)
+    demo = start(*["Tell me a story."] * 3)
     demo.wait_for("Once a node")
-    demo.find("examples.pipeline_inference.worker", "1").kill()
+    demo.find("examples.pipeline_inference.worker_program", "1").kill()
+    demo.wait_for(r"request-1 failed: stage-1: worker was killed by SIGKILL after [\d.]+ s, not by us")
     assert demo.wait() == 1
-    assert re.search(r"failed: stage-1: worker was killed by SIGKILL after [\d.]+ s, not by us", demo.text)
-    assert fates(demo.bundle())["worker-1"] == (None, signal.SIGKILL)
+    assert demo.text.count("Now one file tells the story.") == 2, demo.text
+    run = demo.bundle()
+    assert ("worker-1", None, signal.SIGKILL) in fates(run)
+    assert outcomes(run) == {"request-1": "stage_failed", "request-2": "answered", "request-3": "answered"}
+    took_ms = next(event["duration_ms"] for event in responses(run) if event["request_id"] == "request-2")
+    assert took_ms < 30_000
+    assert len([label for label, _, _ in fates(run) if label == "worker-1"]) == 2
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(
+    ("fault", "row"),
+    [
+        ("never-spawned", r"stage-1 \| \S+ \| - \| - \| - \| never asked to spawn \| -"),
+        ("exits", r"stage-1 \| .* \| exited 3 after [\d.]+ m?s \| drill: this worker ends at once"),
+        (
+            "silent",
+            r"stage-1 \| .* \| stopped by us with signal 15 after [\d.]+ s \| last heard: not\\?_ready",
+        ),
+    ],
+)
+def test_the_summary_alone_tells_why_a_stage_produced_nothing(
+    start: Callable[..., DemoProcess], fault: str, row: str
+) -> None:
+    demo = start("--fault", f"stage-1={fault}", "Hello.")
+    assert demo.wait() == 1, demo.text
+    (summary,) = demo.out.glob("*/summary.md")
+    assert re.search(row, summary.read_text()), summary.read_text()
     assert_nothing_is_left(demo)
 
 
@@ -248,7 +295,7 @@ def test_a_killed_orchestrator_leaves_a_bundle_that_was_never_finalized(
     run = demo.bundle()
     assert run.manifest is not None
     assert not run.manifest.finalize_received
-    assert fates(run)["orchestrator"] == (None, signal.SIGKILL)
+    assert ("orchestrator", None, signal.SIGKILL) in fates(run)
     assert_nothing_is_left(demo)
 
 

@@ -68,7 +68,7 @@ class Run:
         self._scripts = {
             COLLECTOR: says(Listening("http://collector")),
             RELAY: says(Listening("http://relay")),
-            ORCHESTRATOR: says(Answer("done"), then=Exit(0, after_s=1.0)),
+            ORCHESTRATOR: says(Answer("request-1", "done"), then=Exit(0, after_s=1.0)),
             "stage-0": Script(),
         } | scripts
 
@@ -107,7 +107,7 @@ async def test_a_run_that_answers_stops_nodes_first_then_the_relay(
 ) -> None:
     run = Run(tmp_path, {})
     assert await run.outcome() == Outcome(None)
-    assert run.spoken == [Answer("done")]
+    assert run.spoken == [Answer("request-1", "done")]
     assert run.heard.labels == [
         "ProcessStarted collector",
         "ProcessStarted relay",

@@ -1,26 +1,46 @@
 """The node functions of the pipeline on ports of a test: one process, virtual time, scripted workers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import cache
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from examples.pipeline_inference.lines import Answer, Failed, Line, Text
-from examples.pipeline_inference.model import answer
+from examples.pipeline_inference.errors import (
+    PipelineFullError,
+    RequestCancelledError,
+    RequestFailedError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    StageFailedError,
+)
+from examples.pipeline_inference.faults import Fault
+from examples.pipeline_inference.lines import Answer, Failed, Line, RequestFailed, StageLost, Text
+from examples.pipeline_inference.messages import Cancel, Generate, Interrupt, Response
+from examples.pipeline_inference.model import catalog
+from examples.pipeline_inference.model.config import Cut, ModelName
+from examples.pipeline_inference.model.slices import ModelSlice
 from examples.pipeline_inference.node import (
     OrchestratorConfig,
     RunConfig,
     StageConfig,
     run_orchestrator,
     run_stage,
+    running_node,
 )
+from examples.pipeline_inference.orchestrator import Orchestrator
+from examples.pipeline_inference.requests import UNDER_WAY_MAX, WAITING_MAX
+from examples.pipeline_inference.simulated import script_of
+from examples.pipeline_inference.stage import ORCHESTRATOR
 from examples.pipeline_inference.worker import Worker
+from examples.pipeline_inference.worker_protocol import Ready, framed
 from sim.clock import WorldClock
 from sim.loop import VirtualLoop
 from sim.streams import SimRandom
-from swactor import ActorSystem
+from swactor import ActorRef, ActorSystem
 from swactor.abc import Loop
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
@@ -34,11 +54,22 @@ from swactor_process.testing import Exit, Program, Refusal, Say, Script, Scripte
 
 STAGES = 3
 TOKEN = b"a token of the test"
+LOAD_S, STEP_S = 0.5, 0.005
+Ask = Callable[..., Coroutine[Any, Any, Response]]
 
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": VirtualLoop}
+
+
+@cache
+def model(stage: int, count: int) -> ModelSlice:
+    return catalog.load(ModelName.SMALL, Cut(stage, count))
+
+
+def answer(prompt: str, *, tokens_max: int = 120) -> str:
+    return catalog.answer(model(0, 1), prompt, tokens_max=tokens_max)
 
 
 class KeepingSink:
@@ -55,27 +86,38 @@ class KeepingSink:
         pass
 
 
+def ready(spec: ProcessSpec) -> Ready:
+    stage, count = int(spec.args[0]), int(spec.args[1])
+    return Ready(ModelName.SMALL, Cut(stage, count).role, model(stage, count).layers.numbers)
+
+
 def quick(spec: ProcessSpec) -> Script:
     """The real worker, as a script that takes a moment for each position."""
-    worker = Worker(int(spec.args[0]), int(spec.args[1]))
-    return Script(
-        begin=(Say(worker.ready(), after_s=0.5),),
-        on_line=lambda line: [Say(result, after_s=0.005) for result in worker.handle(line)],
-    )
+    worker = Worker(model(int(spec.args[0]), int(spec.args[1])))
+    return script_of(ready(spec), worker.handle, load_s=LOAD_S, step_s=STEP_S)
 
 
 class Pipeline:
     """An orchestrator and its stages, started together; ``said`` is what the orchestrator said."""
 
-    def __init__(self, programs: dict[int, Program] | None = None, *, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        programs: dict[int, Program] | None = None,
+        *,
+        sink: Sink | None = None,
+        fault: tuple[int, Fault] | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.said: list[Line] = []
         self.stage_ends: dict[int, str | None] = {}
         self.stops: list[Callable[[], None]] = []
+        self.spawners: dict[int, ScriptedSpawner] = {}
+        self.now_s = loop.time
         self._clock = WorldClock(loop, 1_700_000_000_000)
         self._programs = programs or {}
         self._sink = sink
+        self._fault = fault
         self._keys = [NodeKey(bytes([number + 1]) * 32) for number in range(STAGES + 1)]
         self._hub: MemoryHub | None = None
 
@@ -84,7 +126,8 @@ class Pipeline:
 
         def spawner(loop: Loop) -> Spawner:
             program = self._programs.get(number - 1, quick)
-            return ScriptedSpawner(loop, self._clock, programs={"worker": program})
+            self.spawners[number - 1] = ScriptedSpawner(loop, self._clock, programs={"worker": program})
+            return self.spawners[number - 1]
 
         assert self._hub is not None
         return Ports(
@@ -95,23 +138,59 @@ class Pipeline:
             sink=self._sink,
         )
 
-    async def run(self, *prompts: str) -> bool:
-        """Run all nodes until the orchestrator has ended; return whether it answered."""
+    def kill_worker(self, stage: int) -> None:
+        """Kill the worker of a stage, from outside."""
+        (child,) = self.spawners[stage].living()
+        self.spawners[stage].kill(child.pid)
+
+    async def run(self, *prompts: str, parallel: int = 1) -> bool:
+        """Run all nodes until the orchestrator has answered; return whether it did."""
+        answered = False
+
+        async def orchestrate(shared: RunConfig) -> None:
+            nonlocal answered
+            answered = await run_orchestrator(
+                self.ports(0),
+                OrchestratorConfig(run=shared, prompts=prompts, parallel=parallel, join_timeout_s=20.0),
+                say=self.said.append,
+                on_stop_request=lambda stop: None,
+            )
+
+        await self._with_stages(orchestrate)
+        return answered
+
+    async def serve(self, act: Callable[[Ask, ActorRef[Any]], Awaitable[None]]) -> None:
+        """Run all nodes, and let ``act`` ask and tell the orchestrator."""
+
+        async def orchestrate(shared: RunConfig) -> None:
+            async with running_node(self.ports(0), shared, role=ORCHESTRATOR) as node:
+                orchestrator = await node.system.spawn(
+                    Orchestrator(node.cluster, stage_count=STAGES, join_timeout_s=20.0, say=self.said.append)
+                )
+                node.cluster.register(ORCHESTRATOR, orchestrator)
+
+                async def ask(
+                    request_id: str, prompt: str, *, timeout_s: float = 60.0, tokens_max: int = 120
+                ) -> Response:
+                    asked = Generate(
+                        request_id=request_id, prompt=prompt, tokens_max=tokens_max, timeout_s=timeout_s
+                    )
+                    return await orchestrator.ask(asked, timeout_s=500.0)
+
+                await act(ask, orchestrator)
+
+        await self._with_stages(orchestrate)
+
+    async def _with_stages(self, orchestrate: Callable[[RunConfig], Awaitable[None]]) -> None:
         async with ActorSystem(clock=self._clock) as hub_system:
             self._hub = MemoryHub(hub_system.loop)
             shared = RunConfig(run_id="test", token=TOKEN, stage_count=STAGES)
             async with anyio.create_task_group() as group:
                 for index in range(STAGES):
                     group.start_soon(self._stage, shared, index)
-                answered = await run_orchestrator(
-                    self.ports(0),
-                    OrchestratorConfig(run=shared, prompts=prompts, join_timeout_s=20.0),
-                    say=self.said.append,
-                    on_stop_request=lambda stop: None,
-                )
+                await orchestrate(shared)
                 for stop in self.stops:
                     stop()
-            return answered
 
     async def _stage(self, shared: RunConfig, index: int) -> None:
         joining = RunConfig(
@@ -120,19 +199,35 @@ class Pipeline:
             stage_count=STAGES,
             seeds=(PeerAddress(self._keys[0].node_id),),
         )
-        config = StageConfig(run=joining, index=index, worker=("worker", str(index), str(STAGES)))
+        config = StageConfig(
+            run=joining,
+            index=index,
+            worker=("worker", str(index), str(STAGES)),
+            ready_timeout_s=5.0,
+            fault=self._fault[1] if self._fault is not None and self._fault[0] == index else None,
+        )
         self.stage_ends[index] = await run_stage(
-            self.ports(index + 1), config, on_stop_request=self.stops.append
+            self.ports(index + 1), config, say=lambda line: None, on_stop_request=self.stops.append
         )
 
 
 async def test_the_answer_of_the_pipeline_is_that_of_the_model_token_by_token() -> None:
     pipeline = Pipeline()
     assert await pipeline.run("What is a tunnel?", "Why not threads?")
-    expected = [answer(prompt, tokens_max=120) for prompt in ("What is a tunnel?", "Why not threads?")]
+    expected = [answer(prompt) for prompt in ("What is a tunnel?", "Why not threads?")]
     assert [line.text for line in pipeline.said if isinstance(line, Answer)] == expected
     assert "".join(line.text for line in pipeline.said if isinstance(line, Text)) == "".join(expected)
     assert pipeline.stage_ends == {0: None, 1: None, 2: None}
+
+
+async def test_requests_under_way_at_the_same_time_do_not_disturb_each_other() -> None:
+    prompts = ("What is a tunnel?", "Why not threads?", "Who are you?", "What is a seed?")
+    pipeline = Pipeline()
+    assert await pipeline.run(*prompts, parallel=4)
+    answers = {line.request_id: line.text for line in pipeline.said if isinstance(line, Answer)}
+    assert answers == {f"request-{at}": answer(prompt) for at, prompt in enumerate(prompts, start=1)}
+    speakers = [line.request_id for line in pipeline.said if isinstance(line, Text)]
+    assert len(set(speakers[:8])) > 1, "they should have come side by side"
 
 
 async def test_without_a_collector_the_same_nodes_run_and_ship_nothing() -> None:
@@ -149,25 +244,146 @@ async def test_with_a_collector_each_node_ships_boot_events_and_snapshots_and_on
     assert counts[RecordKind.SNAPSHOT] > STAGES
 
 
+@pytest.mark.parametrize("stage", range(STAGES))
+async def test_a_killed_worker_fails_its_requests_at_once_and_its_successor_serves_the_next_one(
+    stage: int,
+) -> None:
+    pipeline = Pipeline()
+
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        assert (await ask("before", "Who are you?")).text == answer("Who are you?")
+        killed_s = 0.0
+
+        async def kill_later() -> None:
+            nonlocal killed_s
+            await anyio.sleep(0.3)
+            killed_s = pipeline.now_s()
+            pipeline.kill_worker(stage)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill_later)
+            with pytest.raises(StageFailedError, match=f"stage-{stage}: worker was killed by SIGKILL"):
+                await ask("lost", "Tell me a story.")
+            assert pipeline.now_s() - killed_s < 2.0
+        assert (await ask("after", "Tell me a story.")).text == answer("Tell me a story.")
+
+    await pipeline.serve(act)
+    (lost,) = [line for line in pipeline.said if isinstance(line, StageLost)]
+    assert (lost.stage, lost.gone) == (f"stage-{stage}", False)
+    assert pipeline.stage_ends == {0: None, 1: None, 2: None}
+
+
+async def test_a_request_ends_with_its_time_and_the_next_one_is_answered() -> None:
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        await ask("warm", "Hello.")
+        with pytest.raises(RequestTimeoutError, match=r"not answered within 0.5 s, \d+ tokens had come"):
+            await ask("slow", "Tell me a story.", timeout_s=0.5)
+        assert (await ask("next", "Who are you?")).text == answer("Who are you?")
+
+    await Pipeline().serve(act)
+
+
+async def test_cancelling_a_request_tells_its_asker_and_leaves_the_others_alone() -> None:
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        await ask("warm", "Hello.")
+
+        async def cancelled() -> None:
+            with pytest.raises(RequestCancelledError):
+                await ask("one", "Tell me a story.")
+
+        async def cancel_later() -> None:
+            await anyio.sleep(0.2)
+            orchestrator.tell(Cancel("one"))
+            orchestrator.tell(Cancel("no such request"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancelled)
+            group.start_soon(cancel_later)
+            assert (await ask("two", "Who are you?")).text == answer("Who are you?")
+
+    await Pipeline().serve(act)
+
+
+async def test_requests_beyond_what_may_wait_are_refused_at_once_and_the_others_are_all_answered() -> None:
+    refused, answered = 0, 0
+
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        await ask("warm", "Hello.")
+
+        async def one(number: int) -> None:
+            nonlocal refused, answered
+            try:
+                await ask(f"r{number}", "Hello.", tokens_max=2)
+            except PipelineFullError:
+                refused += 1
+            else:
+                answered += 1
+
+        async with anyio.create_task_group() as group:
+            for number in range(UNDER_WAY_MAX + WAITING_MAX + 7):
+                group.start_soon(one, number)
+
+    await Pipeline().serve(act)
+    assert (answered, refused) == (UNDER_WAY_MAX + WAITING_MAX, 7)
+
+
+async def test_a_request_that_no_stage_can_work_on_is_refused_and_the_next_one_is_answered() -> None:
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        with pytest.raises(
+            RequestRefusedError, match="stage-0: the prompt has 600 tokens, the model takes 512"
+        ):
+            await ask("long", "x" * 600)
+        assert (await ask("next", "Who are you?")).text == answer("Who are you?")
+
+    await Pipeline().serve(act)
+
+
+async def test_a_name_that_is_under_way_is_not_given_to_a_second_request() -> None:
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, "same", "Who are you?")
+            await anyio.lowlevel.checkpoint()
+            with pytest.raises(RequestRefusedError, match="same is under way already"):
+                await ask("same", "Hello.")
+
+    await Pipeline().serve(act)
+
+
+async def test_an_interrupt_ends_what_is_under_way_and_whatever_is_asked_later() -> None:
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        await ask("warm", "Hello.")
+
+        async def interrupt_later() -> None:
+            await anyio.sleep(0.2)
+            orchestrator.tell(Interrupt())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(interrupt_later)
+            for request_id in ("first", "second"):
+                with pytest.raises(RequestFailedError, match="interrupted"):
+                    await ask(request_id, "Tell me a story.")
+
+    await Pipeline().serve(act)
+
+
 def dies_at_once(spec: ProcessSpec) -> Script:
     return Script(begin=(Say(b""), Exit(3, after_s=1.0)))
 
 
-def refused(spec: ProcessSpec) -> Refusal:
+def refused_by_the_system(spec: ProcessSpec) -> Refusal:
     return Refusal(errno_name="EACCES", role=SpawnRole.PROGRAM)
 
 
 def talks_nonsense(spec: ProcessSpec) -> Script:
-    return Script(begin=(Say(b"this is no JSON\n", after_s=1.0),))
+    return Script(begin=(Say(b"this is no frame\n", after_s=1.0),))
 
 
 def talks_nonsense_and_dies(spec: ProcessSpec) -> Script:
-    return Script(begin=(Say(b"this is no JSON\n"), Exit(1)))
+    return Script(begin=(Say(b"this is no frame\n"), Exit(1)))
 
 
 def dies_while_the_next_stage_is_looked_for(spec: ProcessSpec) -> Script:
-    ready = Worker(int(spec.args[0]), int(spec.args[1])).ready()
-    return Script(begin=(Say(ready), Exit(4, after_s=0.15)))
+    return Script(begin=(Say(framed(ready(spec))), Exit(4, after_s=0.15)))
 
 
 def never_ready(spec: ProcessSpec) -> Script:
@@ -178,15 +394,35 @@ def never_ready(spec: ProcessSpec) -> Script:
     ("program", "why"),
     [
         (dies_at_once, "stage-1: worker exited with 3 after 1.0 s, unasked"),
-        (refused, "stage-1: worker could not be started"),
+        (refused_by_the_system, "stage-1: worker could not be started"),
         (talks_nonsense, "stage-1: worker said something that is no result"),
         (talks_nonsense_and_dies, "stage-1: worker said something that is no result"),
         (dies_while_the_next_stage_is_looked_for, "stage-1: worker exited with 4"),
-        (never_ready, "stage-0, stage-1: not found within 20 s"),
+        (never_ready, "stage-0, stage-1: not found within 20 s; stage-1: worker runs, but was not ready"),
     ],
 )
-async def test_a_stage_that_cannot_work_ends_the_request_with_its_reason(program: Program, why: str) -> None:
+async def test_a_stage_whose_workers_never_work_ends_the_run_with_its_reason(
+    program: Program, why: str
+) -> None:
     pipeline = Pipeline({1: program})
-    assert not await pipeline.run("What is a probe?")
+    assert not await pipeline.run("What is a probe?", "What is a seed?")
     (failed,) = [line for line in pipeline.said if isinstance(line, Failed)]
     assert failed.why.startswith(why)
+    assert len([line for line in pipeline.said if isinstance(line, RequestFailed)]) == 1
+
+
+async def test_a_worker_that_dies_twice_and_then_lives_costs_nothing_but_time() -> None:
+    lives: Iterator[Program] = iter((dies_at_once, dies_at_once, quick))
+
+    def next_life(spec: ProcessSpec) -> Script | Refusal:
+        return next(lives)(spec)
+
+    assert await Pipeline({1: next_life}).run("Who are you?")
+
+
+async def test_a_stage_that_never_asks_for_its_worker_is_missed_and_stops_when_asked() -> None:
+    pipeline = Pipeline(fault=(2, Fault.NEVER_SPAWNED))
+    assert not await pipeline.run("Hello.")
+    (failed,) = [line for line in pipeline.said if isinstance(line, Failed)]
+    assert failed.why == "stage-0, stage-1, stage-2: not found within 20 s"
+    assert pipeline.stage_ends == {0: None, 1: None, 2: None}

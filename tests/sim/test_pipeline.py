@@ -9,7 +9,8 @@ from sim.scenario import ChildKill, Fault, NodeKill, PeerPathDown, Scenario, loa
 from sim.world import World, simulate
 from swactor.cluster.events import LinkLost
 from swactor_diag.postproc.load import Node, Run, load_run
-from swactor_diag.schema.events import SubprocessExited
+from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
+from swactor_diag.schema.reading import UnknownEvent
 
 FILE = Path(__file__).parents[2] / "sim" / "scenarios" / "three_stages.toml"
 
@@ -41,13 +42,21 @@ async def test_three_prompts_are_answered_within_ten_minutes(three_stages: Scena
     assert len(node_of(run, "stage-1").snapshots) >= 119
 
 
-def test_a_killed_worker_is_named_with_its_signal(three_stages: Scenario) -> None:
+def test_a_killed_worker_is_named_with_its_signal_and_with_the_request_that_it_cost(
+    three_stages: Scenario,
+) -> None:
     run = ran(three_stages, ChildKill(at_s=20, node="stage-1", program="worker"))
 
     exits = [r.event for r in node_of(run, "stage-1").records if isinstance(r.event, SubprocessExited)]
     assert [event.exit_signal for event in exits] == [9]
-    assert run.manifest is not None
-    assert "stage-1" in str(run.manifest.finalize_reason)
+    spawns = [r for r in node_of(run, "stage-1").records if isinstance(r.event, SubprocessSpawned)]
+    assert len(spawns) == 2, "its supervisor starts another one"
+    (ended,) = [
+        r.event.body
+        for r in node_of(run, "orchestrator").records
+        if isinstance(r.event, UnknownEvent) and r.event.kind == "InferenceResponseSent"
+    ]
+    assert (ended["send_outcome"], ended["stage"]) == ("stage_failed", "stage-1")
 
 
 def test_a_killed_orchestrator_leaves_a_usable_bundle(three_stages: Scenario) -> None:
