@@ -7,6 +7,7 @@
 #   make docs                          write the tables of the documentation that follow from the code
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
+#   make torture                       5,000 child processes, random torments; TORTURE="--help" says more
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ VENV ?= .venv
 PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check format lint types layers tests sim docs bench bench-process clean
+.PHONY: help demo test check format lint types layers tests sim docs bench bench-process torture clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -84,6 +85,9 @@ bench: $(VENV)/installed-bench
 
 bench-process: $(VENV)/installed
 	@$(BIN)/python benches/process.py $(BENCH)
+
+torture: $(VENV)/installed
+	@$(BIN)/python benches/torture.py $(TORTURE)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
