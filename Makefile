@@ -14,6 +14,7 @@
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
 #   make bench-pipeline                what a pipeline costs beside one process
 #   make test-gemma                    install Gemma 3 270M (250 MB) and run the tests that need it
+#   make torture                       5,000 child processes, random torments; TORTURE="--help" says more
 #   make PYTHON=python3.13 VENV=.venv-3.13 test
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check format lint types layers tests test-gemma sim docs schema bench bench-process \
-  bench-diag bench-relay bench-pipeline soak storm clean
+  bench-diag bench-relay bench-pipeline soak storm torture clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -117,6 +118,9 @@ storm: $(VENV)/installed-dev
 
 bench-pipeline: $(VENV)/installed-dev
 	@$(BIN)/python benches/pipeline.py $(BENCH)
+
+torture: $(VENV)/installed
+	@$(BIN)/python benches/torture.py $(TORTURE)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
