@@ -81,6 +81,22 @@ def from_dir(
     put(str(target))
 
 
+@app.command()
+def check(
+    target: Annotated[Path, typer.Argument(help="A bundle, or the folder of a collector or a copy of it.")],
+) -> None:
+    """Verify each file of a bundle, or each record in a folder. Exit status 3: some are bad."""
+    from swactor_diag.cli import check as checking  # late: slow to import
+
+    found = 0
+    for line in checking.check_folder(target) if target.is_dir() else checking.check_archive(target):
+        put(line)
+        found += 1
+    if found:
+        raise typer.Exit(Exit.INCOMPLETE)
+    say(f"{target}: nothing is wrong")
+
+
 def _checked(run_id: str) -> str:
     from swactor_diag.schema.ids import IdError, check_id  # late: keeps --help fast
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.core import TyperGroup
 
-from swactor_diag.cli import bundle, collector, relay, schema
+from swactor_diag.cli import bundle, collector, relay, schema, spool
 from swactor_diag.cli.console import CommandError, Exit, say
 
 COMMANDS_GROUP = "swactor.commands"
@@ -53,6 +53,7 @@ def build_app() -> typer.Typer:
     app.command("relay")(relay.run)
     app.command("schema")(schema.run)
     app.add_typer(bundle.app, name="bundle")
+    app.add_typer(spool.app, name="spool")
     for name, added in _added_commands().items():
         app.add_typer(added, name=name)
     return app

@@ -1,5 +1,6 @@
 """The ``swactor`` command as people and scripts meet it: real processes, exit statuses, one line of error."""
 
+import gzip
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.storage import LocalStorage
+from swactor_diag.delivery.spool import DiskSpool
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 NODE = "a1" * 32
@@ -218,6 +220,61 @@ def test_a_cut_bundle_has_a_summary_and_its_own_exit_status(tmp_path: Path) -> N
     assert "stage-0" in result.stdout
 
 
+def test_a_bundle_is_checked_by_its_manifest_and_a_folder_by_its_records(tmp_path: Path) -> None:
+    root, file = tmp_path / "root", tmp_path / "b.tar.gz"
+    stage(root)
+    run("bundle", "from-dir", str(root), "run-1", "-o", str(file))
+    segment = root / "run-1" / "@log" / "main-000001.seg"
+
+    sound = [run("bundle", "check", str(target)).returncode for target in (file, root)]
+    segment.write_bytes(segment.read_bytes().replace(b"stage_index", b"stage_Index"))
+    folder = run("bundle", "check", str(root))
+    unpacked = gzip.decompress(file.read_bytes())
+    file.write_bytes(gzip.compress(unpacked.replace(b'"stage_index": 0', b'"stage_index": 7')))
+    archive = run("bundle", "check", str(file))
+
+    assert sound == [0, 0]
+    assert (folder.returncode, archive.returncode) == (3, 3)
+    assert "b1-boot-000001" in folder.stdout
+    assert "stage-0/boot.json: not the bytes" in archive.stdout
+
+
+def test_a_spool_is_handed_in_by_hand(services: Services, tmp_path: Path) -> None:
+    spool = DiskSpool(tmp_path / "spool")
+    for number in (1, 2):
+        spool.put(
+            Outgoing(
+                kind=RecordKind.EVENTS,
+                run_id="run-1",
+                node_id=NODE,
+                batch_id=f"b1-events-{number:06d}",
+                body=b"[]" if number == 1 else b"{nope",
+            )
+        )
+    _, url = services.start("collector", "--port", "0", "--root", str(tmp_path / "root"))
+
+    result = run("spool", "push", str(tmp_path / "spool"), url)
+    again = run("spool", "push", str(tmp_path / "spool"), url)
+
+    assert (result.returncode, result.stdout) == (3, "1 records sent, 1 refused and set aside\n")
+    assert (again.returncode, again.stdout) == (0, "0 records sent, 0 refused and set aside\n")
+
+
+def test_settings_are_shown_and_trims_are_foretold(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    stage(root)
+    segment = root / "run-1" / "@log" / "main-000001.seg"
+    os.utime(segment, (1, 1))
+
+    shown = run("collector", "--print-config", "--set", "disk_bytes_max=5", SWACTOR_DIAG_PORT="77")
+    trims = run("collector", "--trim-dry-run", "--root", str(root))
+
+    assert "disk_bytes_max = 5\n" in shown.stdout
+    assert "port = 77\n" in shown.stdout
+    assert json.loads(trims.stdout)["run_id"] == "run-1"
+    assert segment.exists()
+
+
 def test_the_schema_is_json() -> None:
     result = run("schema")
 
@@ -236,6 +293,10 @@ def test_the_schema_is_json() -> None:
         (["collector", "--port", "0", "--token-file", "/nowhere/token"], 2),
         (["collector", "--port", "0", "--root", "/dev/null/x"], 2),
         (["collector", "--port", "0", "--run-id", "../x"], 2),
+        (["collector", "--set", "no_such=1"], 2),
+        (["collector", "--set", "port"], 2),
+        (["bundle", "check", "/nowhere"], 2),
+        (["spool", "push", "/nowhere", "http://127.0.0.1:9"], 2),
         (["relay", "--host", "0.0.0.0", "--port", "0"], 2),
         (["relay", "--port", "0", "--token-file", "/nowhere/token"], 2),
         (["relay", "--port", "0", "--run-id", "../x"], 2),
