@@ -4,6 +4,7 @@
 """
 
 from swactor_process.driver import ProcessActor, spawn_process
+from swactor_process.kept import ProcessFailedError, process_child
 from swactor_process.linux import LinuxSpawner
 from swactor_process.messages import (
     CloseStdin,
@@ -12,6 +13,7 @@ from swactor_process.messages import (
     ProcessCommand,
     ProcessExited,
     ProcessFileFailed,
+    ProcessGivenUp,
     ProcessNotification,
     ProcessOutput,
     ProcessReady,
@@ -77,7 +79,9 @@ __all__ = [
     "ProcessCommand",
     "ProcessError",
     "ProcessExited",
+    "ProcessFailedError",
     "ProcessFileFailed",
+    "ProcessGivenUp",
     "ProcessNotification",
     "ProcessOutput",
     "ProcessReady",
@@ -105,5 +109,6 @@ __all__ = [
     "WriteOutcome",
     "WriteStdin",
     "default_spawner",
+    "process_child",
     "spawn_process",
 ]
