@@ -6,6 +6,7 @@
 from swactor_process._errors import InvalidSpecError, ProcessError
 from swactor_process.driver import ProcessActor, spawn_process
 from swactor_process.limits import Cgroup, CgroupPlace, Limits
+from swactor_process.kept import ProcessFailedError, process_child
 from swactor_process.linux import LinuxSpawner
 from swactor_process.messages import (
     CloseStdin,
@@ -14,6 +15,7 @@ from swactor_process.messages import (
     ProcessCommand,
     ProcessExited,
     ProcessFileFailed,
+    ProcessGivenUp,
     ProcessNotification,
     ProcessOutput,
     ProcessReady,
@@ -82,7 +84,9 @@ __all__ = [
     "ProcessCommand",
     "ProcessError",
     "ProcessExited",
+    "ProcessFailedError",
     "ProcessFileFailed",
+    "ProcessGivenUp",
     "ProcessNotification",
     "ProcessOutput",
     "ProcessReady",
@@ -110,5 +114,6 @@ __all__ = [
     "WriteOutcome",
     "WriteStdin",
     "default_spawner",
+    "process_child",
     "spawn_process",
 ]

@@ -8,7 +8,7 @@ made (``spawner``).
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -51,13 +51,23 @@ def spawn_process(
     return cast("ActorRef[ProcessCommand]", ctx.spawn(actor))
 
 
+class Forwarded(Struct, frozen=True):
+    """A command that somebody else was told, or asked: then it is answered with ``reply``."""
+
+    command: ProcessCommand
+    reply: Reply[Any] | None
+
+
 class _Broken(Struct, frozen=True):
     """To itself: performing an effect raised. The actor fails with this error, the child is killed."""
 
     error: Exception
 
 
-class ProcessActor(Actor[ProcessCommand | _Broken]):
+_Message: TypeAlias = ProcessCommand | Forwarded | _Broken
+
+
+class ProcessActor(Actor[_Message]):
     """Owns one operating-system process. Completes with its last notification; see `spawn_process`."""
 
     def __init__(
@@ -74,7 +84,7 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
         self._owner, self._watchers = owner, watchers
         self._surroundings = surroundings
 
-    def on_start(self, ctx: Context[ProcessCommand | _Broken]) -> None:
+    def on_start(self, ctx: Context[_Message]) -> None:
         """Start the child, or report why that is not possible."""
         self._life = Life(
             ctx,
@@ -87,37 +97,44 @@ class ProcessActor(Actor[ProcessCommand | _Broken]):
         )
         self._life.start()
 
-    def _spawners_surroundings(self, ctx: Context[ProcessCommand | _Broken]) -> Surroundings:
+    def _spawners_surroundings(self, ctx: Context[_Message]) -> Surroundings:
         # To ask with isinstance whether it is `Surrounded` takes as long as to start an actor.
         own: Surroundings | None = getattr(self._spawner, "surroundings", None)
         return HostSurroundings(ctx.loop) if own is None else own
 
-    def on_message(self, ctx: Context[ProcessCommand | _Broken], message: ProcessCommand | _Broken) -> None:
+    def on_message(self, ctx: Context[_Message], message: _Message) -> None:
         """Perform a command. A child that has ended makes it a no-op with a typed answer."""
         match message:
+            case Forwarded():
+                self._perform(message.command, message.reply)
+            case _Broken():
+                raise message.error
+            case _:
+                self._perform(message, reply_of(ctx))
+
+    def _perform(self, command: ProcessCommand, reply: Reply[Any] | None) -> None:
+        match command:
             case WriteStdin():
-                self._life.write(message.data, _reply_of(ctx))
+                self._life.write(command.data, reply)
             case CloseStdin():
                 self._life.close_stdin()
             case MarkReady():
                 self._life.mark_ready()
             case SendSignal():
-                self._life.signal(message.number)
+                self._life.signal(command.number)
             case Stop():
-                self._life.stop(message, _reply_of(ctx))
-            case _Broken():
-                raise message.error
+                self._life.stop(command, reply)
 
     def on_stop(
         self,
-        ctx: Context[ProcessCommand | _Broken],  # noqa: ARG002 - the hook's signature
+        ctx: Context[_Message],  # noqa: ARG002 - the hook's signature
         reason: ExitReason,  # noqa: ARG002 - the child ends whatever the reason
     ) -> Awaitable[None] | None:
         """End the child if it has not ended yet."""
         return None if self._life.over else self._life.end()
 
 
-def _reply_of(ctx: Context[Any]) -> Reply[Any] | None:
+def reply_of(ctx: Context[Any]) -> Reply[Any] | None:
     """Take over the reply to the current message; None when it was told."""
     try:
         return ctx.defer()

@@ -1,6 +1,6 @@
 """What the driver itself reports to Observers.
 
-Owns: the one moment that no notification to diagnostics covers, since nothing came to life.
+Owns: the moments that no notification to diagnostics covers: nothing came to life, or will for a while.
 Not here: starts and exits; their owner forwards those, and diagnostics makes events of them.
 """
 
@@ -24,3 +24,13 @@ class SubprocessSpawnFailed(Event, frozen=True, kw_only=True):
     ]
     path: str
     message: str
+
+
+class SubprocessGivenUp(Event, frozen=True, kw_only=True):
+    """A child process that is kept running has ended too often; it is tried again slowly, or no more."""
+
+    label: str
+    last: Annotated[str | None, Meta(description="How it ended the last time; absent: its driver failed.")]
+    retry_ms: Annotated[
+        int | None, Meta(description="Until the next attempt; absent: its supervisor decides.")
+    ]

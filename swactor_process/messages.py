@@ -3,7 +3,7 @@
 Owns: the commands and the notifications. Order of the notifications, each exactly once:
 `ProcessStarted`, output (any number of `ProcessOutput` and `ProcessChunk`; `ProcessReady` or
 `ProcessReadyOverdue` among them), `ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes
-before the exit when a stop took too long.
+before the exit when a stop took too long. `ProcessGivenUp` comes between attempts.
 Not here: who sends what when (``session``). These records stay inside one node.
 """
 
@@ -171,6 +171,20 @@ class SpawnFailed(Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """Return what happened, for people."""
         return f"could not be started: {self.message}"
+
+
+class ProcessGivenUp(Struct, frozen=True, kw_only=True):
+    """A process that is kept running (`process_child`) has ended too often; ``last`` is how, the last time.
+
+    The next attempt comes in ``retry_s`` seconds; None: its actor fails, and the supervisor of that decides.
+    """
+
+    child: ActorRef[ProcessCommand]
+    """The actor that keeps it running."""
+    label: str
+    last: ProcessExited | SpawnFailed | None
+    """None: the driver failed, not the process."""
+    retry_s: float | None
 
 
 StopResult = ProcessExited | ProcessStillAlive | SpawnFailed

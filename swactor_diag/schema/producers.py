@@ -13,7 +13,7 @@ from swactor.cluster.events import (
     SwimTransition,
 )
 from swactor.relay.events import RelaySessionClosed
-from swactor_process.events import SubprocessSpawnFailed
+from swactor_process.events import SubprocessGivenUp, SubprocessSpawnFailed
 
 __all__ = [
     "DialErrorText",
@@ -22,6 +22,7 @@ __all__ = [
     "GossipReceived",
     "MemberState",
     "RelaySessionClosed",
+    "SubprocessGivenUp",
     "SubprocessSpawnFailed",
     "SwimReason",
     "SwimTransition",
