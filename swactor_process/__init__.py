@@ -5,8 +5,8 @@
 
 from swactor_process._errors import InvalidSpecError, ProcessError
 from swactor_process.driver import ProcessActor, spawn_process
-from swactor_process.limits import Cgroup, CgroupPlace, Limits
 from swactor_process.kept import ProcessFailedError, process_child
+from swactor_process.limits import Cgroup, CgroupPlace, Limits
 from swactor_process.linux import LinuxSpawner
 from swactor_process.messages import (
     CloseStdin,

@@ -38,9 +38,9 @@ def push(
 
 async def _push(folder: Path, url: str, token: str | None) -> tuple[int, int]:
     from swactor import SystemClock  # late: slow to import
+    from swactor_diag.delivery.disk_spool import DiskSpool  # late too
     from swactor_diag.delivery.http import HttpSink  # late too
     from swactor_diag.delivery.sink import RecordRefusedError, SinkError
-    from swactor_diag.delivery.spool import DiskSpool
 
     spool, sink = DiskSpool(folder), HttpSink(url, clock=SystemClock(), token=token)
     sent = refused = 0

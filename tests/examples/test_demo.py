@@ -206,7 +206,9 @@ def test_a_simulated_run_has_no_field_and_no_kind_that_the_real_one_lacks(answer
     scenario = load(ROOT / "sim" / "scenarios" / "three_stages.toml")
     simulated, _ = simulate(structs.replace(scenario, duration_s=60.0), seed=1)
     (real,) = answered.out.glob("*/*.tar.gz")
-    assert shape(simulated.archive) - shape(real.read_bytes()) == set()
+    only_simulated = shape(simulated.archive) - shape(real.read_bytes())
+    # The demo's relay has an address in numbers, the simulated one a name that is looked up.
+    assert {field for field in only_simulated if not field.startswith("snapshot.body.host.dns[]")} == set()
 
 
 def shape(archive: bytes) -> set[str]:

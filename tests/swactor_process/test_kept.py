@@ -81,10 +81,6 @@ class Kept:
     async def nothing_for(self, seconds: float) -> None:
         await self.owner.expect_nothing(for_s=seconds)
 
-    @property
-    def is_over(self) -> bool:
-        return self.child.actor_id not in {actor.actor for actor in self.system.statistics().actors}
-
 
 def ends(code: int, *, after_s: float = 0.0) -> Script:
     return Script(begin=(Exit(code, after_s=after_s),))
@@ -296,7 +292,7 @@ class Ping(Request[None]):
 
 
 async def test_fc_019_a_real_crash_loop_starves_nobody_and_leaves_nothing(node: Node) -> None:
-    """Eight starts within half a second; the node answers, and each start has its own pair of notifications."""
+    """Eight starts within half a second; the node answers, each start has its own pair of notifications."""
     owner, other = await Probe.start(node.system), await Probe.start(node.system)
     other.reply_with(*[None] * 10_000)
     spec = process_child(

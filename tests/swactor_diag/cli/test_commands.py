@@ -14,7 +14,7 @@ import pytest
 
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.storage import LocalStorage
-from swactor_diag.delivery.spool import DiskSpool
+from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 NODE = "a1" * 32
