@@ -151,7 +151,16 @@ async def test_fc_019_pauses_have_jitter() -> None:
         (RestartKind.TEMPORARY, ends(0), False),
         (RestartKind.TEMPORARY, ends(1), False),
     ],
-    ids=str,
+    ids=[
+        "permanent-0",
+        "permanent-1",
+        "transient-0",
+        "transient-1",
+        "transient-killed",
+        "transient-refused",
+        "temporary-0",
+        "temporary-1",
+    ],
 )
 async def test_the_restart_kind_says_whether_it_is_started_again(
     restart: RestartKind, life: Script | Refusal, again: bool
