@@ -77,7 +77,9 @@ def read_frames(read: Reader, *, start: int, end: int) -> Iterator[Frame | Damag
         frame = _parse(window.line(at), at)
         if frame is None:
             following = _next_mark(window, at + 1)
-            yield Damage(at, following, "no record begins here")
+            # Whoever died writing a record may have got no further than into its line.
+            reason = "torn: it ends inside of a record" if following == end else "no record begins here"
+            yield Damage(at, following, reason)
             at = following
         elif frame.end > end:
             yield Damage(at, end, f"torn: {end - frame.body_at} of {frame.body_bytes} bytes of a record")
