@@ -253,24 +253,28 @@ async def test_one_address_takes_commands_for_whichever_attempt_runs() -> None:
             await clock.advance(1.0 if word == b"one" else 0.0)
 
 
-async def test_whoever_asks_while_the_process_ends_is_answered() -> None:
-    """Whether its actor still takes the command or not."""
+async def test_who_asks_at_the_moment_of_the_end_is_answered() -> None:
+    """The process has ended, its actor takes no more, and the one that keeps it has not heard of that yet."""
     clock = ManualClock()
     async with ActorSystem(clock=clock, loop=clock.loop) as system:
-        kept = await Kept.start(system, clock, Script(begin=(Exit(1, after_s=1.0),)), STAYS)
-        await kept.owner.expect(ProcessStarted)
+        kept = await Kept.start(system, clock, STAYS, STAYS)
+        process = (await kept.owner.expect(ProcessStarted)).process
         outcomes: list[object] = []
 
-        async def ask_often() -> None:
-            for _ in range(200):
-                outcomes.append(await kept.child.ask(WriteStdin(b"x\n"), timeout_s=5.0))
-                await anyio.lowlevel.checkpoint()
+        async def ask(message: WriteStdin | Stop) -> None:
+            outcomes.append(await kept.child.ask(message))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask_often)
-            await clock.advance(1.0)
+            process.tell(Stop())
+            for _ in range(50):
+                tasks.start_soon(ask, WriteStdin(b"x\n"))
+                tasks.start_soon(ask, Stop())
+                await anyio.lowlevel.checkpoint()
+            await clock.settle()
 
-    assert set(outcomes) == {WriteOutcome.WRITTEN, WriteOutcome.CHILD_GONE} or len(outcomes) == 200
+        last = await kept.owner.expect(ProcessExited)
+        assert len(outcomes) == 100
+        assert outcomes.count(last) == 50
 
 
 async def test_stopping_the_child_stops_its_process_for_good(node: Node) -> None:
@@ -301,7 +305,7 @@ class Ping(Request[None]):
 
 
 async def test_fc_019_a_real_crash_loop_starves_nobody_and_leaves_nothing(node: Node) -> None:
-    """Eight starts within half a second; the node answers, each start has its own pair of notifications."""
+    """Eight starts within half a second: the node answers, each start has its own pair of notifications."""
     owner, other = await Probe.start(node.system), await Probe.start(node.system)
     other.reply_with(*[None] * 10_000)
     spec = process_child(
