@@ -74,6 +74,10 @@ def new_boot_id(random: RandomStream) -> str:
     return random.token(8).hex()
 
 
+class StageError(ValueError):
+    """What the environment says about the stage of this node is half there, or is no number."""
+
+
 def identity_from_env(
     environ: Mapping[str, str],
     node_id: str,
@@ -95,7 +99,7 @@ def identity_from_env(
 
     Raises:
         IdError: the run id or the node id cannot be used in paths.
-        ValueError: stage index and count are not both numbers, or only one of them is there.
+        StageError: stage index and count are not both numbers, or only one of them is there.
     """
     env = {name: value.strip() for name, value in environ.items() if value.strip()}
     facts = machine or MachineFacts()
@@ -144,7 +148,7 @@ def _stage(env: Mapping[str, str]) -> tuple[int | None, int | None]:
     if index is None and count is None:
         return None, None
     if index is None or count is None or not (index.isdecimal() and count.isdecimal()):
-        raise ValueError(
+        raise StageError(
             "SWACTOR_DIAG_STAGE_INDEX and SWACTOR_DIAG_STAGE_COUNT belong together and are numbers, "
             f"not {index!r} and {count!r}"
         )

@@ -221,7 +221,7 @@ class Diagnostics:
         Raises:
             SinkAddressError: the collector's address is none.
             IdError: the run id or the node id cannot be used in paths.
-            ValueError: stage index and count are not both numbers, or only one of them is there.
+            StageError: stage index and count are not both numbers, or only one of them is there.
         """
         ports = production_ports(environ, transport=transport, token=token)
         random = system.random.stream("diagnostics", "identity")

@@ -16,8 +16,9 @@ from swactor_diag.collector.config import CollectorConfig, ConfigError
 from swactor_diag.collector.local_sink import LocalSink
 from swactor_diag.collector.server import CollectorServer
 from swactor_diag.collector.storage import StorageError
-from swactor_diag.identity import identity_from_env, new_boot_id
-from swactor_diag.ports import production_ports
+from swactor_diag.delivery.sink import SinkAddressError
+from swactor_diag.identity import StageError, identity_from_env, new_boot_id
+from swactor_diag.ports import Ports, production_ports
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.supervisor import Diagnostics, standard
 
@@ -32,7 +33,7 @@ def serve(config: CollectorConfig, *, run_id: str | None) -> None:
         if run_id is not None:
             check_id(run_id, what="run id")
         anyio.run(_serve, config, run_id)
-    except (ConfigError, IdError) as exc:
+    except (ConfigError, IdError, SinkAddressError, StageError) as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
 
 
@@ -53,17 +54,20 @@ def show_trims(config: CollectorConfig) -> None:
 
 
 async def _serve(config: CollectorConfig, run_id: str | None) -> None:
+    ports = None if run_id is None else production_ports(os.environ, pid=os.getpid())
     with StopSignal() as stop:
         async with CollectorServer(config) as server:
             notes = f", records below {config.storage or config.root}"
             if server.udp_port is not None:
                 notes += f", UDP echo on port {server.udp_port}"
-            if run_id is None:
+            if ports is None or run_id is None:
                 announce("collector", server.url, notes=notes)
                 why = await stop.wait()
             else:
                 async with ActorSystem(watchdog=ThreadWatchdog(), name="collector") as system:
-                    diagnostics = await _become_node(system, server, config=config, run_id=run_id)
+                    diagnostics = await _become_node(
+                        system, server, config=config, ports=ports, run_id=run_id
+                    )
                     announce("collector", server.url, notes=f"{notes}, node of run {run_id}")
                     why = await stop.wait()
                     await diagnostics.snapshot()
@@ -71,9 +75,8 @@ async def _serve(config: CollectorConfig, run_id: str | None) -> None:
 
 
 async def _become_node(
-    system: ActorSystem, server: CollectorServer, *, config: CollectorConfig, run_id: str
+    system: ActorSystem, server: CollectorServer, *, config: CollectorConfig, ports: Ports, run_id: str
 ) -> Diagnostics:
-    ports = production_ports(os.environ, pid=os.getpid())
     identity = identity_from_env(
         os.environ,
         service_node_id("collector", server.url),

@@ -21,7 +21,7 @@ from swactor_diag.cli._relay_settings import Reporting, read_settings
 from swactor_diag.cli._service import StopSignal, announce, read_token
 from swactor_diag.cli.console import CommandError, Exit, say
 from swactor_diag.delivery.sink import SinkAddressError
-from swactor_diag.identity import identity_from_env, new_boot_id
+from swactor_diag.identity import StageError, identity_from_env, new_boot_id
 from swactor_diag.introspect.relay_server import RelayServerIntrospector
 from swactor_diag.ports import production_ports
 from swactor_diag.schema.ids import IdError, check_id
@@ -42,7 +42,7 @@ def serve(given: Mapping[str, object], file: Path | None) -> None:
             check_id(reporting.run_id, what="run id")
         has_uvloop = importlib.util.find_spec("uvloop") is not None
         anyio.run(_serve, config, reporting, backend_options={"use_uvloop": has_uvloop})
-    except (RelayConfigError, JournalError, IdError, SinkAddressError) as exc:
+    except (RelayConfigError, JournalError, IdError, SinkAddressError, StageError) as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
 
 

@@ -40,9 +40,15 @@ async def _push(folder: Path, url: str, token: str | None) -> tuple[int, int]:
     from swactor import SystemClock  # late: slow to import
     from swactor_diag.delivery.disk_spool import DiskSpool  # late too
     from swactor_diag.delivery.http import HttpSink  # late too
-    from swactor_diag.delivery.sink import RecordRefusedError, SinkError
+    from swactor_diag.delivery.sink import RecordRefusedError, SinkAddressError, SinkError
 
-    spool, sink = DiskSpool(folder), HttpSink(url, clock=SystemClock(), token=token)
+    try:
+        sink = HttpSink(url, clock=SystemClock(), token=token)
+        spool = DiskSpool(folder)
+    except SinkAddressError as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+    except OSError as exc:
+        raise CommandError(f"cannot use the spool {folder}: {exc.strerror or exc}") from exc
     sent = refused = 0
     try:
         while (record := spool.peek()) is not None:

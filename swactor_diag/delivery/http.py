@@ -73,8 +73,7 @@ class HttpSink:
         Raises:
             SinkAddressError: ``url`` is no HTTP address.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if not _can_be_posted_to(url):
             raise SinkAddressError(url)
         self._url = url.rstrip("/")
         self._clock = clock or SystemClock()
@@ -129,6 +128,17 @@ class HttpSink:
     def _certificates(self) -> ssl.SSLContext | bool:
         """The system's certificates; for plain http none, as loading them holds up the event loop."""
         return ssl.create_default_context() if self._url.startswith("https:") else False
+
+
+def _can_be_posted_to(url: str) -> bool:
+    """Whether scheme, host and port allow to try a request; what a bad one raises later is no HTTPError."""
+    try:
+        httpx.URL(url)
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except (ValueError, httpx.InvalidURL):
+        return False
+    return parts.scheme in {"http", "https"} and bool(host)
 
 
 async def _packed(body: bytes) -> tuple[bytes, dict[str, str]]:

@@ -15,6 +15,7 @@ from swactor.cluster.transport.iroh import IrohTransport
 from swactor_diag.identity import (
     MachineFacts,
     RentalFacts,
+    StageError,
     identity_from_env,
     machine_facts,
     new_boot_id,
@@ -203,7 +204,7 @@ def test_the_relay_that_a_node_was_told_of_is_in_its_boot_record() -> None:
     ],
 )
 def test_half_a_stage_is_refused(environ: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(StageError, match="belong together"):
         identity(**environ)
 
 

@@ -297,6 +297,7 @@ def test_the_schema_is_json() -> None:
         (["collector", "--set", "port"], 2),
         (["bundle", "check", "/nowhere"], 2),
         (["spool", "push", "/nowhere", "http://127.0.0.1:9"], 2),
+        (["spool", "push", "/", "not-an-address"], 2),
         (["relay", "--host", "0.0.0.0", "--port", "0"], 2),
         (["relay", "--port", "0", "--token-file", "/nowhere/token"], 2),
         (["relay", "--port", "0", "--run-id", "../x"], 2),
@@ -327,6 +328,25 @@ def test_what_is_wrong_is_said_in_one_line(arguments: list[str], status: int, tm
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("swactor: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("service", ["collector", "relay"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"SWACTOR_DIAG_COLLECTOR_URL": "nonsense"},
+        {"SWACTOR_DIAG_STAGE_INDEX": "1", "SWACTOR_DIAG_COLLECTOR_URL": "http://127.0.0.1:9"},
+    ],
+)
+def test_a_wrong_variable_is_said_in_one_line(service: str, wrong: dict[str, str], tmp_path: Path) -> None:
+    root = ["--root", str(tmp_path)] if service == "collector" else []
+
+    result = run(service, "--port", "0", "--run-id", "run-1", *root, **wrong)
+
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("swactor: ")
+    assert len(result.stderr.splitlines()) == 1, result.stderr
 
 
 def test_a_port_in_use_is_said_in_one_line(services: Services, tmp_path: Path) -> None:

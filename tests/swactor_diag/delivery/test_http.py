@@ -164,7 +164,20 @@ async def test_a_post_that_is_cancelled_leaves_a_sink_that_works(post: HttpSink,
     await post.post(record())
 
 
-@pytest.mark.parametrize("url", ["", "collector:9080", "ftp://collector", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "collector:9080",
+        "ftp://collector",
+        "http://",
+        "http://[::1",
+        "http://collector:soon",
+        "http://collector:99999",
+        "http://collector..example",
+        "http://collector\n",
+    ],
+)
 def test_what_is_no_address_is_said_at_once(url: str) -> None:
     with pytest.raises(SinkAddressError, match="http://host:port"):
         HttpSink(url)
