@@ -13,7 +13,7 @@ from swactor_diag.collector.access import Right
 from swactor_diag.collector.retention import Trim
 from swactor_diag.collector.run_index import RunCounts
 from swactor_diag.schema.manifest import Manifest
-from swactor_diag.schema.submission import ClockStamp
+from swactor_diag.schema.submission import SubmitAnswer
 
 
 class Name(enum.StrEnum):
@@ -37,26 +37,6 @@ class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     error: str
     code: str
-
-
-class HintsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the node is asked to do."""
-
-    snapshot_now: bool = False
-
-
-class FinalizeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the bundle lies on the collector's side."""
-
-    bundle_path: str | None = None
-
-
-class SubmitAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The record is stored."""
-
-    clock: ClockStamp
-    hints: HintsAnswer = HintsAnswer()
-    body: FinalizeAnswer = FinalizeAnswer()
 
 
 class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,14 @@ from swactor_diag.collector.run_facts import RunFacts
 from swactor_diag.collector.storage import StorageError, StorageFullError
 from swactor_diag.collector.trimming import PINS_FOLDER
 from swactor_diag.schema.ids import IdError, check_id
-from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
+from swactor_diag.schema.submission import (
+    Answer,
+    FinalizeAnswer,
+    HintsAnswer,
+    Outgoing,
+    RecordKind,
+    SubmitAnswer,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -228,11 +235,11 @@ def _send_ms(request: web.Request) -> int:
 
 def _encode_answer(answer: Answer, *, send_ms: int, bundle_path: str | None) -> bytes:
     clock = msgspec.structs.replace(answer.clock, collector_send_ms=send_ms)
-    reply: dict[str, object] = {"clock": clock}
+    reply = SubmitAnswer(clock=clock)
     if answer.snapshot_now:
-        reply["hints"] = {"snapshot_now": True}
+        reply = msgspec.structs.replace(reply, hints=HintsAnswer(snapshot_now=True))
     if bundle_path is not None:
-        reply["body"] = {"bundle_path": bundle_path}
+        reply = msgspec.structs.replace(reply, body=FinalizeAnswer(bundle_path=bundle_path))
     return msgspec.json.encode(reply)
 
 

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import UNSET
 
 from swactor_diag.collector.labels import RoleFacts, assign_labels, label_order, read_role
-from swactor_diag.collector.staging import Listing, Portion, StagedRecord, Staging, split_batch_id
+from swactor_diag.collector.staging import Listing, Portion, StagedRecord, Staging
 from swactor_diag.schema.boot import SCHEMA_VERSION
 from swactor_diag.schema.manifest import DropRow, Manifest, ManifestBoot, ManifestNode, SetAside, Silence
-from swactor_diag.schema.submission import RecordKind
+from swactor_diag.schema.submission import RecordKind, split_batch_id
 
 SILENCE_MS = 15_000
 """A node sends a snapshot every 5 s: after three of them that did not come, it was silent."""

@@ -7,7 +7,7 @@ Pure. Not here: the bytes themselves (``staging``).
 import zlib
 from array import array
 
-from swactor_diag.collector.staging import split_batch_id
+from swactor_diag.schema.submission import split_batch_id
 
 _NUMBERS_SKIPPED_MAX = 100_000
 """A number further ahead than this is remembered by its whole id: a liar must not cost us memory."""

@@ -32,7 +32,7 @@ from swactor_diag.collector.storage import (
 )
 from swactor_diag.schema.ids import check_id, is_id
 from swactor_diag.schema.manifest import SetAside
-from swactor_diag.schema.submission import Outgoing, RecordKind
+from swactor_diag.schema.submission import Outgoing, RecordKind, split_batch_id
 
 LOG_FOLDER = "@log"
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -41,9 +41,6 @@ SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 _SEGMENT = re.compile(r"(?P<writer>[A-Za-z0-9_]{1,64})-(?P<number>[0-9]{6,12})\.seg")
 _NAME = re.compile(
     r"(?P<kind>boot|events|snapshot|finalize)-(?P<batch>[A-Za-z0-9._-]{1,128})(?:@(?P<recv_ms>[0-9]{1,15}))?\.json"
-)
-_BATCH = re.compile(
-    r"(?P<boot>[A-Za-z0-9._-]{1,128})-(?:boot|events|snapshot|finalize)-(?P<number>[0-9]{1,12})"
 )
 _SCAN = msgspec.json.Decoder(msgspec.Raw).decode
 """Reads a whole text without making anything of it; it does not look at the encoding of strings."""
@@ -60,12 +57,6 @@ def check_json(body: bytes) -> None:
         _SCAN(body)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
-
-
-def split_batch_id(batch_id: str) -> tuple[str, int] | None:
-    """Return the boot and the number (from 1) that a batch id names; None for senders that do not say."""
-    found = _BATCH.fullmatch(batch_id)
-    return None if found is None else (found["boot"], int(found["number"]))
 
 
 class StagedRecord(msgspec.Struct, gc=False):

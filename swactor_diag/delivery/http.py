@@ -12,7 +12,6 @@ import anyio
 import anyio.lowlevel
 import httpx
 import msgspec
-from msgspec import Struct
 
 from swactor import SystemClock
 from swactor.abc import Clock
@@ -22,7 +21,7 @@ from swactor_diag.delivery.sink import (
     SinkMisconfiguredError,
     SinkUnavailableError,
 )
-from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
+from swactor_diag.schema.submission import Answer, Outgoing, RecordKind, SubmitAnswer
 
 POST_TIMEOUT_S = 10.0
 FINALIZE_TIMEOUT_S = 30.0
@@ -35,20 +34,6 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 _FINAL_STATUSES = frozenset({400, 413, 422})
 _SETUP_STATUSES = frozenset({401, 403, 404})
-
-
-class _Hints(Struct, frozen=True):
-    snapshot_now: bool = False
-
-
-class _Body(Struct, frozen=True):
-    bundle_path: str | None = None
-
-
-class _Reply(Struct, frozen=True):
-    clock: ClockStamp
-    hints: _Hints = _Hints()
-    body: _Body = _Body()
 
 
 class HttpSink:
@@ -178,7 +163,7 @@ def _judge(status: int, text: bytes, *, retry_after: str | None) -> Answer:
 
 def _read_answer(text: bytes) -> Answer:
     try:
-        reply = msgspec.json.decode(text, type=_Reply)
+        reply = msgspec.json.decode(text, type=SubmitAnswer)
     except msgspec.MsgspecError as error:
         raise SinkMisconfiguredError(f"this is no collector: {text[:80]!r}", status=200) from error
     return Answer(
