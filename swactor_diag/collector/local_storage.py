@@ -39,8 +39,6 @@ class LocalStorage:
     once it is flushed.
     """
 
-    is_shared = False
-
     def __init__(self, root: Path, *, fsync: bool = False) -> None:
         self._root = root
         self.flushes = fsync

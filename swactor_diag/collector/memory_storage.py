@@ -21,7 +21,6 @@ class MemoryStorage:
     """The tree of a storage in memory."""
 
     flushes = False
-    is_shared = False
 
     def __init__(self) -> None:
         self._files: dict[StoragePath, bytearray] = {}

@@ -61,7 +61,6 @@ class ObjectStorage:
     """The tree of a storage below an address such as ``s3://bucket/prefix``."""
 
     flushes = True
-    is_shared = True
 
     def __init__(self, url: str) -> None:
         """Prepare; keys, regions and endpoints are taken from the environment, as `obstore` names them.

@@ -72,11 +72,6 @@ class Storage(Protocol):
         """Whether what was appended lasts only after the next `flush`."""
         ...
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other collectors write here too, so that an index in memory may be behind."""
-        ...
-
     def write(self, path: StoragePath, pieces: bytes | Iterable[bytes]) -> None:
         """Put a whole file at ``path``, replacing what was there; readers see the old or the new one, whole.
 
