@@ -13,13 +13,13 @@ async def test_each_waits_for_its_own_condition(system: ActorSystem) -> None:
     async def wait_for(name: str) -> None:
         if await conditions.wait(lambda: name in come, timeout_s=5.0):
             told.append(name)
+            bring("first")
 
     def bring(name: str) -> None:
         come.append(name)
         conditions.changed()
 
     system.loop.call_later(0.01, lambda: bring("second"))
-    system.loop.call_later(0.02, lambda: bring("first"))
     async with anyio.create_task_group() as group:
         group.start_soon(wait_for, "first")
         group.start_soon(wait_for, "second")
