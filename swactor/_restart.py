@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from swactor._messages import STOPPED, ExitReason
+from swactor.abc import RandomStream
+
+_DRAWS: Final = 1 << 32
 
 
 class Strategy(enum.Enum):
@@ -67,6 +70,10 @@ class Backoff:
         """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""
         full = min(self.limit_s, self.first_s * 2.0 ** min(attempt, 63))
         return full * (1.0 - self.jitter * draw)
+
+    def drawn_s(self, attempt: int, random: RandomStream) -> float:
+        """Return the delay before restart number ``attempt`` (from 0), its jitter drawn from ``random``."""
+        return self.delay_s(attempt, random.below(_DRAWS) / _DRAWS)
 
 
 def wants_restart(kind: RestartKind, reason: ExitReason) -> bool:

@@ -212,14 +212,11 @@ class Supervisor(Actor[SupervisorMessage]):
             spent.__cause__ = self._history.story(error)
             self._ctx._cell._fail(spent)
             return
-        delay_s = self._delay_s(before) if self._backoff.first_s else 0.0
+        delay_s = self._backoff.drawn_s(before, self._ctx.random) if self._backoff.first_s else 0.0
         if self._strategy is ONE_FOR_ONE and not delay_s:
             self._start_again(child, delay_s)
         else:
             self._begin(child, delay_s)
-
-    def _delay_s(self, before: int) -> float:
-        return self._backoff.delay_s(before, self._ctx.random.below(1 << 32) / (1 << 32))
 
     # -- a restart that takes its time --------------------------------------------------------------------
 

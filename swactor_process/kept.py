@@ -236,12 +236,12 @@ class KeptProcess(Actor[KeptMessage]):
         if len(self._restarts_s) >= self._budget.restarts_max:
             return self._give_up(ctx)
         self._restarts_s.append(now_s)
-        return self._backoff.delay_s(len(self._restarts_s) - 1, _draw(ctx))
+        return self._backoff.drawn_s(len(self._restarts_s) - 1, ctx.random)
 
     def _give_up(self, ctx: Context[KeptMessage]) -> float | None:
         slow_s = self._slow_retry_s
         if slow_s is not None:
-            slow_s = Backoff(slow_s, slow_s, self._backoff.jitter).delay_s(0, _draw(ctx))
+            slow_s = Backoff(slow_s, slow_s, self._backoff.jitter).drawn_s(0, ctx.random)
         self._is_slow = True
         self._outbox.tell(
             ProcessGivenUp(child=ctx.ref, label=self._spec.label, last=self._last, retry_s=slow_s)
@@ -258,7 +258,3 @@ class KeptProcess(Actor[KeptMessage]):
 
 def _now_s(ctx: Context[Any]) -> float:
     return ctx.clock.monotonic_ns() / 1e9
-
-
-def _draw(ctx: Context[Any]) -> float:
-    return ctx.random.below(1 << 32) / (1 << 32)
