@@ -28,7 +28,7 @@ if not __package__:  # started as a file: its packages lie beside its folder
 
 from benches.measure import Progress
 from benches.torture_plan import Deed, Fate, Plan, make_plan
-from benches.torture_verdict import Case, Resources, marked, own_children
+from benches.torture_verdict import Case, Resources, marked, own_children, own_threads
 from swactor import (
     Actor,
     ActorDeadError,
@@ -152,6 +152,7 @@ class Torture:
         self._seed, self._folder = seed, folder
         self._ledger = Ledger()
         self._watcher: ActorRef[Any]
+        self._other_threads: set[int] = set()
         self.mark = f"torture-{os.getpid()}-{time.monotonic_ns()}"
         self.outcome = Outcome()
 
@@ -161,6 +162,7 @@ class Torture:
         self._system.attach(self._ledger)
         self._watcher = await self._system.spawn(self._ledger, mailbox=MailboxPolicy(capacity=1_000_000))
         others = own_children()
+        self._other_threads = own_threads()  # an idle one of a pool ends when it likes
         await self._torment_all(range(-WARM_UP, 0), at_once=WARM_UP)  # opens what is opened once
         self._ledger.cases.clear()
         outcome.before = await self._settled(None)
@@ -195,7 +197,9 @@ class Torture:
         while True:
             await anyio.sleep(0.05)
             held = Resources.now(
-                tasks=len(anyio.get_running_tasks()), actors=len(self._system.statistics().actors)
+                tasks=len(anyio.get_running_tasks()),
+                actors=len(self._system.statistics().actors),
+                other_threads=self._other_threads,
             )
             if wanted in {None, held} or anyio.current_time() > until_s:
                 return held

@@ -119,7 +119,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Resources:
-    """What this process holds."""
+    """What this process holds, threads that it had before the run not counted."""
 
     descriptors: int
     threads: int
@@ -127,14 +127,19 @@ class Resources:
     actors: int
 
     @classmethod
-    def now(cls, *, tasks: int, actors: int) -> "Resources":
+    def now(cls, *, tasks: int, actors: int, other_threads: set[int]) -> "Resources":
         """Count them."""
         return cls(
             descriptors=len(list(Path("/proc/self/fd").iterdir())),
-            threads=len(list(Path("/proc/self/task").iterdir())),
+            threads=len(own_threads() - other_threads),
             tasks=tasks,
             actors=actors,
         )
+
+
+def own_threads() -> set[int]:
+    """Return the threads of this process."""
+    return {int(folder.name) for folder in Path("/proc/self/task").iterdir()}
 
 
 def own_children() -> set[int]:
