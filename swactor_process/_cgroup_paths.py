@@ -8,6 +8,7 @@ Not here: making control groups (``_cgroups``).
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+OWN = Path("/proc/self")
 COUNTER = b"\noom_kill "
 
 
@@ -37,6 +38,14 @@ def _plain(path: str) -> str:
     for code, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
         path = path.replace(code, character)
     return path
+
+
+def read_own(name: str, own: Path = OWN) -> str:
+    """Return the text of one file of ``own``, the /proc directory of this process; empty without one."""
+    try:
+        return (own / name).read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def own_cgroup(cgroups: str, mountinfo: str) -> tuple[Path, Path] | None:

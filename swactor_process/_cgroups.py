@@ -16,11 +16,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from swactor_process._cgroup_paths import own_cgroup, parse_oom_kills
+from swactor_process._cgroup_paths import OWN, own_cgroup, parse_oom_kills, read_own
 from swactor_process.limits import Cgroup
 from swactor_process.spawner import OomEvidence
 
-OWN = Path("/proc/self")
 PREFIX = "swactor"
 PERIOD_US = 100_000
 DELEGATED = "user.delegate"
@@ -161,19 +160,12 @@ def _files(wish: Cgroup) -> dict[str, str]:
 
 def _candidates() -> list[Path]:
     """Return the groups that this node may be meant to divide: its own, the one above if delegated."""
-    found = own_cgroup(_own("cgroup"), _own("mountinfo"))
+    found = own_cgroup(read_own("cgroup"), read_own("mountinfo"))
     if found is None:
         return []
     own, mount = found
     above = own.parent
     return [own, above] if own != mount and _is_delegated(above) else [own]
-
-
-def _own(name: str) -> str:
-    try:
-        return (OWN / name).read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _is_delegated(directory: Path) -> bool:

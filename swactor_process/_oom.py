@@ -7,10 +7,9 @@ Not here: what the file is and says (``_cgroup_paths``), the counter of a child'
 import os
 from pathlib import Path
 
-from swactor_process._cgroup_paths import oom_counter_file, parse_oom_kills
+from swactor_process._cgroup_paths import OWN, oom_counter_file, parse_oom_kills, read_own
 from swactor_process.spawner import OomEvidence
 
-OWN = Path("/proc/self")
 TEXT_MAX_BYTES = 4_096
 
 
@@ -19,7 +18,7 @@ class NodeOomCounter:
 
     def __init__(self, own: Path = OWN) -> None:
         self._own = own
-        self._cgroups = self._own_cgroups()
+        self._cgroups = read_own("cgroup", self._own)
         self._descriptor = self._open()
 
     def read(self) -> int | None:
@@ -32,22 +31,16 @@ class NodeOomCounter:
         A node that was moved since then is in another group than its child.
         """
         now = self.read()
-        if now is None or before is None or now < before or self._own_cgroups() != self._cgroups:
+        if now is None or before is None or now < before or read_own("cgroup", self._own) != self._cgroups:
             return None
         return OomEvidence(now - before, own_cgroup=False)
 
     def _open(self) -> int | None:
         try:
-            file = oom_counter_file(self._cgroups, (self._own / "mountinfo").read_text("utf-8", "replace"))
+            file = oom_counter_file(self._cgroups, read_own("mountinfo", self._own))
             return None if file is None else os.open(file, os.O_RDONLY)
         except OSError:
             return None
-
-    def _own_cgroups(self) -> str:
-        try:
-            return (self._own / "cgroup").read_text("utf-8", "replace")
-        except OSError:
-            return ""
 
     def close(self) -> None:
         """Read no more."""
