@@ -57,12 +57,11 @@ async def test_fc_016_the_guard_is_out_of_reach_of_a_ctrl_c_and_holds_nothing_of
     guard = node.spawner.guardian_pid
     assert guard is not None
     await eventually(lambda: bool(_ignored_signals(guard) & 1 << signal.SIGTERM - 1))
+    await eventually(lambda: "anon_inode" in _held_kinds(guard))  # only now it watches the node
 
     assert os.getsid(guard) == guard
-    held = _held_descriptors(guard)
-    kinds = sorted(target.split(":")[0].split()[0] for target in held)
     # The node's end, the guard's own end, whatever it does not want to say, the node, the list of groups.
-    assert kinds == ["/dev/null", "/memfd", "anon_inode", "pipe", "pipe"]
+    assert _held_kinds(guard) == ["/dev/null", "/memfd", "anon_inode", "pipe", "pipe"]
 
 
 async def test_a_guard_that_was_killed_is_started_again(node: Node) -> None:
@@ -191,8 +190,9 @@ def test_a_process_that_is_not_there_has_no_stat() -> None:
     assert read_stat(2**22 + 1) is None
 
 
-def _held_descriptors(pid: int) -> list[str]:
-    return [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+def _held_kinds(pid: int) -> list[str]:
+    held = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    return sorted(target.split(":")[0].split()[0] for target in held)
 
 
 def _ignored_signals(pid: int) -> int:
