@@ -166,9 +166,8 @@ class Cell(Life):
             self.signals = [signal]
         else:
             self.signals.append(signal)
-        if (
-            self.ref.lane is not None and self.mailbox is not None
-        ):  # somebody is at work: even what comes now waits
+        # With somebody at work, even what comes now waits.
+        if self.ref.lane is not None and self.mailbox is not None:
             self.mailbox.interrupt()
         self._enqueue()
 
