@@ -8,6 +8,7 @@ Here: what an introspector is made of. Each surface is a module: ``subprocesses`
 from swactor_diag.introspect._base import (
     AsyncIntrospectorActor,
     Closable,
+    EventSource,
     IntrospectionError,
     Introspector,
     IntrospectorActor,
@@ -34,6 +35,7 @@ __all__ = [
     "AsyncIntrospectorActor",
     "Closable",
     "EmptyProc",
+    "EventSource",
     "IntrospectionError",
     "Introspector",
     "IntrospectorActor",

@@ -48,15 +48,20 @@ class Introspector(Protocol[R_co]):
 
 
 @runtime_checkable
-class Listener(Protocol):
-    """An introspector that is told things between observations, and knows moments."""
-
-    def hear(self, message: object) -> None:
-        """Take note of a message that was told to the introspector's actor."""
-        ...
+class EventSource(Protocol):
+    """An introspector that knows moments, too: what it learns of while observing is emitted."""
 
     def take_events(self) -> Sequence[Event]:
         """Return, once, the events that became known since the last call."""
+        ...
+
+
+@runtime_checkable
+class Listener(EventSource, Protocol):
+    """An introspector that is told things between observations; its events are emitted then as well."""
+
+    def hear(self, message: object) -> None:
+        """Take note of a message that was told to the introspector's actor."""
         ...
 
 
@@ -89,17 +94,37 @@ class Observe:
     reply_to: ActorRef[Observed]
 
 
-class IntrospectorActor(Actor[object]):
-    """Runs an introspector whose ``observe`` returns at once."""
+class _IntrospectorActor(Actor[object]):
+    """What both kinds do alike."""
 
     def __init__(self, introspector: Introspector[object]) -> None:
         self._introspector = introspector
         self._listener = introspector if isinstance(introspector, Listener) else None
+        self._source = introspector if isinstance(introspector, EventSource) else None
+
+    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
+        """Let go of what the introspector holds open."""
+        if isinstance(self._introspector, Closable):
+            self._introspector.close()
+
+    def _hear(self, ctx: Context[object], message: object) -> None:
+        if self._listener is not None:
+            self._listener.hear(message)
+            self._emit(ctx)
+
+    def _emit(self, ctx: Context[object]) -> None:
+        if self._source is not None:
+            for event in self._source.take_events():
+                ctx.emit(event)
+
+
+class IntrospectorActor(_IntrospectorActor):
+    """Runs an introspector whose ``observe`` returns at once."""
 
     def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
         if not isinstance(message, Observe):
-            _hear(ctx, self._listener, message)
+            self._hear(ctx, message)
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
@@ -109,25 +134,16 @@ class IntrospectorActor(Actor[object]):
         else:
             answer = _answer(self._introspector, message, value)
         _reply(ctx, message, answer, started_ns=started_ns)
-        _emit(ctx, self._listener)
-
-    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
-        """Let go of what the introspector holds open."""
-        if isinstance(self._introspector, Closable):
-            self._introspector.close()
+        self._emit(ctx)
 
 
-class AsyncIntrospectorActor(Actor[object]):
+class AsyncIntrospectorActor(_IntrospectorActor):
     """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop."""
-
-    def __init__(self, introspector: Introspector[object]) -> None:
-        self._introspector = introspector
-        self._listener = introspector if isinstance(introspector, Listener) else None
 
     async def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
         if not isinstance(message, Observe):
-            _hear(ctx, self._listener, message)
+            self._hear(ctx, message)
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
@@ -138,12 +154,7 @@ class AsyncIntrospectorActor(Actor[object]):
         else:
             answer = _answer(self._introspector, message, value)
         _reply(ctx, message, answer, started_ns=started_ns)
-        _emit(ctx, self._listener)
-
-    def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
-        """Let go of what the introspector holds open."""
-        if isinstance(self._introspector, Closable):
-            self._introspector.close()
+        self._emit(ctx)
 
 
 def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
@@ -176,15 +187,3 @@ def _reply(ctx: Context[object], message: Observe, answer: Observed, *, started_
     message.reply_to.tell(
         Observed(answer.name, answer.round, answer.outcome, answer.block, duration_us, answer.reason)
     )
-
-
-def _hear(ctx: Context[object], listener: Listener | None, message: object) -> None:
-    if listener is not None:
-        listener.hear(message)
-        _emit(ctx, listener)
-
-
-def _emit(ctx: Context[object], listener: Listener | None) -> None:
-    if listener is not None:
-        for event in listener.take_events():
-            ctx.emit(event)

@@ -37,9 +37,6 @@ class TransportIntrospector:
         self._events: list[Event] = []
         self._has_named_gaps = False
 
-    def hear(self, message: object) -> None:
-        """Nobody tells it anything."""
-
     def take_events(self) -> Sequence[Event]:
         """Return what the library lacks, once per boot."""
         events, self._events = self._events, []
