@@ -21,8 +21,7 @@ from swactor import (
 )
 from swactor._life import CANCEL_WAIT_S, DEFAULT_GRACE_S
 from swactor._restart import affected, wants_restart
-from swactor._runqueue import DRAIN_BUDGET_NS, TURN_MESSAGES
-from swactor._serving import BATCH_MESSAGES, HOLD_BATCHES
+from swactor._runqueue import DRAIN_BUDGET_NS, FAST_BATCH_MESSAGES, HOLD_BATCHES, TURN_MESSAGES
 
 CHILDREN = ("a", "b", "c")
 ENDED = "b"
@@ -79,7 +78,7 @@ def limits() -> str:
         ("budget of one drain of the run queue", f"{DRAIN_BUDGET_NS / 1e6:g} ms", ""),
         (
             "messages that an asynchronous actor handles without waiting, within that budget",
-            f"{BATCH_MESSAGES * HOLD_BATCHES:,}",
+            f"{FAST_BATCH_MESSAGES * HOLD_BATCHES:,}",
             "",
         ),
         ("messages in a mailbox", f"{MailboxPolicy().capacity:,}", "`mailbox=MailboxPolicy(capacity)`"),

@@ -7,7 +7,9 @@ Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final
 
 from swactor._errors import ActorDeadError, raise_if_for_the_process, tellable
 from swactor._life import Life
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from swactor._system import ActorSystem
     from swactor.abc import Parker
 
+NO_BATCH: Final = repeat(None, 0)
+
 
 class Cell(Life):
     """The runtime's side of one actor."""
@@ -49,12 +53,13 @@ class Cell(Life):
         "_queued",
         "asked",
         "asking",
+        "batch",
         "current",
         "downs",
-        "handled",
         "policy",
         "run_queue",
         "signals",
+        "taken",
         "waits",
     )
 
@@ -66,7 +71,10 @@ class Cell(Life):
         self.waits = self.kind.waits
         """Whether ``on_message`` is ``async def``, so that a task calls it."""
         self.policy = policy
-        self.handled = 0
+        self.taken = 0
+        """Messages taken out of the mailbox to be handled; those of a batch under way count at its start."""
+        self.batch = NO_BATCH
+        """Yields once for each message that is left of the batch: it counts without costing anything."""
         self.asking: tuple[Cell, ...] = ()
         """The actors whose replies this one waits for."""
         self.current: object = None
@@ -128,7 +136,7 @@ class Cell(Life):
                         run_queue.wake()
                 mailbox.since_ns = run_queue.now_ns
             elif self._parker is not None:  # as in `_rouse`, for the same reason
-                mailbox.woken_at = self.handled
+                mailbox.woken_at = self.taken
                 mailbox.since_ns = self.system.clock.monotonic_ns()
                 self._parker.unpark()
             else:
@@ -207,7 +215,7 @@ class Cell(Life):
 
     def _rouse(self, mailbox: Mailbox) -> None:
         """Have the task of an asynchronous actor go on; start it when it is needed for the first time."""
-        mailbox.woken_at = self.handled
+        mailbox.woken_at = self.taken
         mailbox.since_ns = self.system.clock.monotonic_ns()
         if self._parker is not None:
             self._parker.unpark()
@@ -265,7 +273,7 @@ class Cell(Life):
                             break
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
                 self._handler_failed(error, message)
-            self.handled += TURN_MESSAGES - left
+            self.taken += TURN_MESSAGES - left
             if mailbox.room is not None:
                 mailbox.announce_room()
             if lane:
@@ -294,7 +302,7 @@ class Cell(Life):
         """Handle what overtakes user messages, until a signal comes or the actor ends."""
         while self.downs and not self.signals and self.state is RUNNING:
             down = self.downs.pop(0)
-            self.handled += 1
+            self.taken += 1
             try:
                 self.actor.on_message(self.context, down)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
@@ -302,9 +310,20 @@ class Cell(Life):
 
     # -- both ---------------------------------------------------------------------------------------------
 
+    @property
+    def handled(self) -> int:
+        """How many messages were handled since it was first started, the one under way included."""
+        return self.taken - length_hint(self.batch)
+
+    def cut_batch(self) -> None:
+        """The batch under way ends here: what is left of it stays in the mailbox."""
+        self.taken -= length_hint(self.batch)
+        self.batch = NO_BATCH
+
     def serving_ended(self, error: BaseException | None = None, message: object = None) -> None:
         """The task is done: its handler failed, the actor is to stop, or somebody cancelled the task."""
         self._serve_task = self._parker = self.current = None
+        self.cut_batch()
         self.opened_mailbox().announce_room()  # the message that it failed on has left the mailbox
         was_running = self.state is RUNNING
         if error is not None:
@@ -397,13 +416,12 @@ class Cell(Life):
 
     def _quit_work(self) -> None:
         if self._parker is not None:
-            mailbox = self.opened_mailbox()
-            if mailbox.lane:
-                mailbox.interrupt()
+            self.opened_mailbox().interrupt()
             self._parker.unpark()
 
     def _give_up_work(self) -> None:
         self._parker = self.current = None
+        self.cut_batch()
         if self.mailbox is not None:
             self.mailbox.abandon_lane()
             self.mailbox.announce_room()

@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def running_loop() -> Loop:
     return AsyncioLoop()
 
 
+def _future_maker(loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Future[Any]]:
+    """Return ``loop.create_future``, or what that does where it is asyncio's own, for a frame less."""
+    if type(loop).create_future is asyncio.BaseEventLoop.create_future:
+        return partial(asyncio.Future, loop=loop)
+    return loop.create_future
+
+
 class _AsyncioWaiter(Generic[T]):
     __slots__ = ("_future",)
 
@@ -42,8 +50,10 @@ class _AsyncioWaiter(Generic[T]):
         return self._future.done()
 
     def set(self, value: T) -> None:
-        if not self._future.done():
+        try:  # noqa: SIM105 - a context manager for it would be felt
             self._future.set_result(value)
+        except asyncio.InvalidStateError:
+            pass  # it was set already, or cancelled
 
     def fail(self, error: BaseException) -> None:
         if not self._future.done():
@@ -54,14 +64,14 @@ class _AsyncioWaiter(Generic[T]):
 
 
 class _AsyncioParker:
-    __slots__ = ("_future", "_loop")
+    __slots__ = ("_future", "_new_future")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, new_future: Callable[[], asyncio.Future[None]]) -> None:
+        self._new_future = new_future
         self._future: asyncio.Future[None] | None = None
 
     def park(self) -> asyncio.Future[None]:
-        self._future = future = self._loop.create_future()
+        self._future = future = self._new_future()
         return future
 
     def unpark(self) -> None:
@@ -110,8 +120,10 @@ class AsyncioLoop:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self.time_s = self._loop.time
+        self._new_future: Callable[[], asyncio.Future[Any]] = _future_maker(self._loop)
         # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._forget = self._tasks.pop  # one for all tasks: there may be many
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the next turn, in order."""
@@ -134,7 +146,7 @@ class AsyncioLoop:
             context=self._context.copy(),
         )
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(self._forget, context=self._context)
         return task
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
@@ -149,12 +161,11 @@ class AsyncioLoop:
 
     def waiter(self) -> Waiter[T]:
         """Return a waiter on a bare future."""
-        future: asyncio.Future[T] = self._loop.create_future()
-        return _AsyncioWaiter(future)
+        return _AsyncioWaiter(self._new_future())
 
     def parker(self) -> Parker:
         """Return a parker that makes a bare future each time."""
-        return _AsyncioParker(self._loop)
+        return _AsyncioParker(self._new_future)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -32,6 +32,42 @@ INLINE_LOOKS = 8
 """The same for what an ask runs inline before it waits like everybody else."""
 TURNS_A_LOOK: Final = range(8)
 """Short turns between two looks at the clock; after a long turn there is a look each time."""
+BATCH_MESSAGES = 64
+"""Messages that a task handles before it looks at the clock."""
+FAST_BATCH_MESSAGES = 256
+"""The same while messages take less than `FAST_MESSAGE_NS`: the look itself would be felt."""
+FAST_MESSAGE_NS = 1_000
+HOLD_BATCHES = 16
+"""Batches before tasks leave the loop to others, whatever the clock says: in a simulation it stands still."""
+
+
+class Hold:
+    """How long tasks that never have to wait may hold the event loop: as long as a drain of the queue.
+
+    One serves all of them: while one task holds the loop, no other runs.
+    """
+
+    __slots__ = ("_batches", "_ends_ns", "_looked_ns", "batch_max")
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._ends_ns = 0
+        self._looked_ns = 0
+        self.batch_max = BATCH_MESSAGES
+        """How many messages a task may handle until it calls `ends`."""
+
+    def ends(self, handled: int, now_ns: int) -> bool:
+        """Take note of a batch; return whether it was the last before others must have their chance."""
+        is_fast = now_ns - self._looked_ns < handled * FAST_MESSAGE_NS
+        self.batch_max = FAST_BATCH_MESSAGES if is_fast else BATCH_MESSAGES
+        self._looked_ns = now_ns
+        if not self._batches:
+            self._ends_ns = now_ns + DRAIN_BUDGET_NS
+        self._batches += 1
+        if self._batches < HOLD_BATCHES and now_ns < self._ends_ns:
+            return False
+        self._batches = 0
+        return True
 
 
 class RunQueue:
@@ -47,6 +83,7 @@ class RunQueue:
         "_loop",
         "_woken_ns",
         "awake",
+        "hold",
         "inline_asks",
         "lag_ns",
         "now_ns",
@@ -58,6 +95,8 @@ class RunQueue:
         self._clock = clock
         self._context = copy_context()
         self._context.run(running_cell.set, None)
+        self.hold = Hold()
+        """What the tasks of asynchronous actors may take."""
         self.ready: deque[Cell] = deque()
         self.awake = False
         """Whether a drain is under way or will come."""

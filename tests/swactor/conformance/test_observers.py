@@ -6,9 +6,10 @@ from typing import Any
 import anyio
 import pytest
 
-from swactor import Actor, ActorFailed, Context, Event, ExitReason
+from swactor import Actor, ActorFailed, ChildSpec, Context, Event, ExitReason
 
 from .conftest import Kind, Seen, World, echo, fail, ignore, is_handling, spawn_gated, statistics_of
+from .supervised import child_of, supervise
 
 
 class Happened(Event, frozen=True, kw_only=True):
@@ -205,6 +206,36 @@ async def test_statistics_count_what_was_handled_whether_told_asked_or_by_a_time
         await world.until(lambda: handled() == 3)
         await world.settle()
         assert handled() == 3
+
+
+async def test_statistics_count_the_messages_of_a_batch_one_by_one(world: World) -> None:
+    """Those that wait behind one that fails are counted by the life that handles them."""
+    begun: list[str] = []
+    go_on = [anyio.Event() for _ in range(4)]
+
+    class Slow(Actor[str]):
+        async def on_message(self, ctx: Context[str], message: str) -> None:
+            place = len(begun)
+            begun.append(message)
+            await go_on[place].wait()
+            if message == "fail":
+                raise ValueError(message)
+
+    async with world.system() as system:
+        ref = await child_of(await supervise(system, ChildSpec("slow", Slow)), "slow")
+
+        def counts() -> tuple[int, int, int]:
+            actor = statistics_of(system, ref)
+            return (len(begun), actor.handled, actor.depth) if actor is not None else (-1, -1, -1)
+
+        for message in ("one", "fail", "three", "four"):
+            ref.tell(message)
+        for place in range(4):
+            await world.until(lambda: len(begun) == place + 1)  # noqa: B023 - it is called at once
+            assert counts() == (place + 1, place + 1, 3 - place)
+            go_on[place].set()
+        await world.until(lambda: not is_handling(system, ref))
+        assert counts() == (4, 4, 0)
 
 
 async def test_statistics_show_what_waits_and_what_is_being_handled(world: World) -> None:
