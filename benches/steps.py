@@ -140,8 +140,8 @@ async def memory(run: Run) -> list[Row]:
         for product in run.products:
             run.progress.part(f"{title}, {product.title}")
             cost = await product.idle_bytes(IDLE_ACTORS, used=used)
-            # A synchronous actor keeps its queue once it was used; the bar is for one that never was.
-            bar = None if used and product.key == "sync" else MEMORY_BARS[product.key]
+            # Once used, it keeps its queue and, if asynchronous, its task: that is shown, without a bar.
+            bar = None if used else MEMORY_BARS[product.key]
             if cost is not None:
                 figures[product.key] = Figure(cost, bar=bar)
         rows.append(Row("memory", "memory", title, "swactor", figures))
