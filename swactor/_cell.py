@@ -251,22 +251,23 @@ class Cell(Life):
         mailbox, left = self.mailbox, TURN_MESSAGES
         if mailbox is not None and self.state is RUNNING:
             lane, message = mailbox.lane, None
-            handle, context = self.actor.on_message, self._context or self.context
+            # Not `on_message` itself: a bound method is an object more each turn, a call of one is not.
+            actor, context = self.actor, self._context or self.context
             try:
                 while lane and left:
                     message = lane.popleft()
                     left -= 1
                     if type(message) not in KEPT:
-                        handle(context, message)
+                        actor.on_message(context, message)
                     elif type(message) is Ask:
                         if not message.done:
                             self.asked = message
-                            answer = handle(context, message.message)
+                            answer = actor.on_message(context, message.message)
                             self.asked = None
                             if message.held_in is None:  # else the reply was deferred
                                 message.send(answer)
                     elif (body := self.opened(message)) is not NOTHING:
-                        handle(context, body)
+                        actor.on_message(context, body)
                     else:
                         left += 1  # nothing was handled
                         if self.is_interrupted():

@@ -31,7 +31,7 @@ async def serve(cell: Cell, parker: Parker) -> None:  # noqa: PLR0912, PLR0915 -
     """Handle messages of ``cell`` one after the other, parked in between, until the actor stops."""
     running_cell.set(cell)
     era, mailbox = cell.era, cell.opened_mailbox()
-    handle: Any = cell.actor.on_message  # it is ``async def``
+    actor: Any = cell.actor  # its ``on_message`` is ``async def``
     context, hold = cell.context, cell.run_queue.hold
     try:
         while cell.state is RUNNING and era == cell.era:
@@ -51,10 +51,10 @@ async def serve(cell: Cell, parker: Parker) -> None:  # noqa: PLR0912, PLR0915 -
                 message = lane.popleft()
                 if type(message) not in KEPT:
                     cell.current = message
-                    await handle(context, message)
+                    await actor.on_message(context, message)
                 elif (body := cell.opened(message)) is not NOTHING:
                     cell.current = body
-                    cell.answer(message, await handle(context, body))
+                    cell.answer(message, await actor.on_message(context, body))
                 elif era != cell.era:
                     return
                 else:
@@ -92,8 +92,8 @@ async def _take_what_overtakes(cell: Cell) -> None:
     elif cell.downs:
         cell.current = down = cell.downs.pop(0)
         cell.taken += 1
-        handle: Any = cell.actor.on_message
-        await handle(cell.context, down)
+        actor: Any = cell.actor
+        await actor.on_message(cell.context, down)
 
 
 async def _give_way(cell: Cell, parker: Parker) -> None:
