@@ -22,14 +22,14 @@ NEVER_S = 30.0
 
 
 class Found(logging.Handler):
-    """Notices when the watchdog says what it has found, from its own thread."""
+    """Notices when the watchdog says, from its own thread, that it has found `spin`."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.event = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "holds the event loop" in record.getMessage():
+        if "in spin" in record.getMessage():
             self.event.set()
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,14 +90,11 @@ def stage(root: Path) -> None:
     Ingest(LocalStorage(root)).accept(record, 1_000)
 
 
-def test_help_is_quick_and_names_the_commands() -> None:
-    began = time.monotonic()
+def test_help_names_the_commands() -> None:
     result = run("--help")
-    took_s = time.monotonic() - began
 
     assert result.returncode == 0
     assert all(name in result.stdout for name in ("collector", "relay", "bundle", "schema"))
-    assert took_s < 2  # half a second on an idle machine; this one may be busy
 
 
 def test_help_imports_nothing_heavy() -> None:
