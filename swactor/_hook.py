@@ -66,7 +66,7 @@ class Hook:
 def run_hook(cell: Cell, call: Callable[[], Awaitable[None] | None], then: Then) -> Hook | None:
     """Call a hook and go on with ``then``; return the `Hook` when that is not done yet."""
     try:
-        pending = call()
+        pending = cell.run_queue.call(call)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
         then(error)
         raise_if_for_the_process(error)

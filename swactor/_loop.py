@@ -151,12 +151,12 @@ class AsyncioLoop:
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is readable."""
-        self._loop.add_reader(descriptor, callback)
+        self._context.copy().run(self._loop.add_reader, descriptor, callback)  # it has no ``context=``
         return _DescriptorWatch(lambda: self._loop.remove_reader(descriptor))
 
     def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is writable."""
-        self._loop.add_writer(descriptor, callback)
+        self._context.copy().run(self._loop.add_writer, descriptor, callback)
         return _DescriptorWatch(lambda: self._loop.remove_writer(descriptor))
 
     def waiter(self) -> Waiter[T]:

@@ -10,8 +10,9 @@ that led to it come from ``benches/runtime.py``.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from swactor._ref import running_cell
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from swactor._cell import Cell
     from swactor._reply import Ask
     from swactor.abc import Clock, Loop
+
+T = TypeVar("T")
 
 TURN_MESSAGES = 32
 """Messages one actor handles before the next actor gets its turn."""
@@ -79,7 +82,7 @@ class RunQueue:
     __slots__ = (
         "_clock",
         "_context",
-        "_draining",
+        "_inside",
         "_loop",
         "_woken_ns",
         "awake",
@@ -105,7 +108,8 @@ class RunQueue:
         self.lag_ns = 0
         """How long the last wakeup took to come."""
         self._woken_ns = 0
-        self._draining = False
+        self._inside = False
+        """Whether turns are being taken, or a hook is being called: the context is entered once."""
         self.inline_asks = 0
         """How many asks were given a chance to be answered at once."""
 
@@ -130,7 +134,7 @@ class RunQueue:
 
         Within a turn it is given only: turns do not nest.
         """
-        if self._draining:
+        if self._inside:
             return cell.accept(ask)
         self.inline_asks += 1
         will_drain = self.awake
@@ -149,12 +153,22 @@ class RunQueue:
                         left.note_time(self.now_ns)
         return accepted
 
+    def call(self, hook: Callable[[], T]) -> T:
+        """Call ``hook`` in the context of turns, whoever caused it: within a turn or from outside."""
+        if self._inside:
+            return hook()
+        self._inside = True
+        try:
+            return self._context.run(hook)
+        finally:
+            self._inside = False
+
     def _take_turns(self, looks: int) -> None:
         """Take turns until none is left, time is up, or the clock was looked at ``looks`` times."""
         ready = self.ready
         ends_ns = self.now_ns + DRAIN_BUDGET_NS if self.now_ns else 0
         cell: Cell | None = None
-        self._draining = True
+        self._inside = True
         try:
             while ready:
                 for _ in TURNS_A_LOOK:
@@ -174,4 +188,4 @@ class RunQueue:
                 ready.append(cell)
             raise
         finally:
-            self._draining = False
+            self._inside = False
