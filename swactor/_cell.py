@@ -327,12 +327,14 @@ class Cell(Life):
         self.cut_batch()
         self.opened_mailbox().announce_room()  # the message that it failed on has left the mailbox
         was_running = self.state is RUNNING
-        if error is not None:
-            self._handler_failed(error, message)
-        elif was_running:
-            self.begin_stop(ExitReason(KILLED))
-        if not was_running:
-            self._stop_next_child()
+        try:
+            if error is not None:
+                self._handler_failed(error, message)
+            elif was_running:
+                self.begin_stop(ExitReason(KILLED))
+        finally:  # also when it is left by KeyboardInterrupt or SystemExit
+            if not was_running:
+                self._stop_next_child()
 
     def opened(self, envelope: object) -> object:
         """Return the message that is to be handled; `NOTHING` when the runtime only spoke to itself."""

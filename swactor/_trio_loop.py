@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("swactor")
 
+SWEEP_MIN = 64
+"""Timers that were called off and may lie among the others before they are swept out."""
+
 
 class _TrioWaiter(Generic[T]):
     __slots__ = ("_done", "_error", "_task", "_value")
@@ -106,7 +109,7 @@ class _Switch:
 
 
 class _Timer:
-    """A callback that is due once. Called off, it stays in the heap until its time or until none is left."""
+    """A callback that is due once. Called off, it stays in the heap until its time or the next sweep."""
 
     __slots__ = ("_timers", "callback")
 
@@ -150,6 +153,10 @@ class _Timers:
         self._live -= 1
         if not self._live and self._sleep is not None:
             self._sleep.cancel()
+        if len(self._heap) > 2 * self._live + SWEEP_MIN:
+            # A timer far ahead that is set anew with every message leaves one behind each time.
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
 
     async def _run(self) -> None:
         try:
@@ -220,7 +227,7 @@ class TrioLoop:
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the loop soon."""
         try:
-            self._token.run_sync_soon(callback)
+            self._token.run_sync_soon(self._context.run, _call, callback)
         except trio.RunFinishedError as error:
             raise RuntimeError("the loop has ended") from error
 
@@ -233,12 +240,20 @@ class TrioLoop:
         return self._timers.add(delay_s, callback)
 
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
-        """Run ``coroutine`` as a system task under a cancel scope of its own."""
+        """Run ``coroutine`` as a system task under a cancel scope of its own.
+
+        What it raises is logged: trio takes the error of a system task for its own, and ends everything.
+        """
         scope = trio.CancelScope()
 
         async def run() -> None:
-            with scope:
-                await cast("Coroutine[Any, Any, None]", coroutine)
+            try:
+                with scope:
+                    await cast("Coroutine[Any, Any, None]", coroutine)
+            except trio.Cancelled:
+                raise
+            except BaseException:
+                log.exception("exception in task %r", name)
 
         trio.lowlevel.spawn_system_task(run, name=name, context=self._context.copy())
         return scope
