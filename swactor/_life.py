@@ -416,6 +416,7 @@ class Life:
                 waiter.set(reason)
         self.actor = GONE  # whoever keeps the address of a dead actor keeps none of its state
         self._context = self._timers = self._end_waiters = self.children = self.mailbox = None
+        self.child_policy = None
         if self.parent is not None and not self.supervised:
             self.parent.child_ended(self.ref.cell, reason, watched=watched)
 

@@ -21,7 +21,7 @@ R = TypeVar("R")
 EARLY_S = 1e-6
 """How much before its due time an ask may fail: a timer comes a rounding error early."""
 SWEEP_MIN = 64
-"""Settled replies that may lie among those with a deadline before they are swept out."""
+"""Settled replies, and rows of them, that may lie among those with a deadline before they are swept out."""
 
 
 class Ask(Generic[R]):
@@ -69,7 +69,8 @@ class Ask(Generic[R]):
     def defer(self, held_in: dict[Ask[Any], None]) -> None:
         """Stand in ``held_in`` until it is settled."""
         self.held_in = held_in
-        held_in[self] = None
+        if not self.done:  # else the asker gave up while the handler was at it
+            held_in[self] = None
 
 
 class Reply(Generic[R]):
@@ -116,16 +117,19 @@ class Deadlines:
     Nearly every ask is answered long before its deadline; a timer for each would cost more than the ask.
     """
 
-    __slots__ = ("_loop", "_rows")
+    __slots__ = ("_loop", "_rows", "_sweep_at")
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._rows: dict[float, _Row] = {}
+        self._sweep_at = SWEEP_MIN
 
     def watch(self, ask: Ask[Any], asked: ActorRef[Any], timeout_s: float) -> None:
         """Fail ``ask`` with `AskTimeoutError` in ``timeout_s`` seconds, unless it is settled by then."""
         row = self._rows.get(timeout_s)
         if row is None:
+            if len(self._rows) >= self._sweep_at:
+                self._sweep()
             row = self._rows[timeout_s] = _Row()
         asks = row.asks
         while asks and asks[0][1].done:
@@ -135,6 +139,14 @@ class Deadlines:
             row.sweep()
         if row.timer is None:
             row.timer = self._loop.call_later(timeout_s, partial(self._look, row, timeout_s))
+
+    def _sweep(self) -> None:
+        """Forget the rows in which all is settled: whoever asks within what is left of a time fills many."""
+        for timeout_s, row in tuple(self._rows.items()):
+            if row.timer is not None and all(ask.done for _, ask, _ in row.asks):
+                row.timer.cancel()
+                del self._rows[timeout_s]
+        self._sweep_at = 2 * len(self._rows) + SWEEP_MIN
 
     def _look(self, row: _Row, timeout_s: float) -> None:
         """Fail what is due; come back for the next one that is not settled, if there is any."""
