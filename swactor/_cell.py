@@ -196,7 +196,8 @@ class Cell(Life):
         elif self.state is not ENDED:
             self.force(Drained(grace_s))
             stop = Stop(ASKED_TO_STOP, grace_s, for_good=True)
-            self._limit_drain(self.system.loop.call_later(grace_s, lambda: self.signal(stop)))
+            limit = self.system.loop.call_later(grace_s, lambda: self.signal(stop))
+            self._drain_limits = (*self._drain_limits, limit)
 
     def note_time(self, now_ns: int) -> None:
         """What waits came about now, if nobody looked at the clock when it did."""

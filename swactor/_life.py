@@ -60,7 +60,7 @@ class Life:
 
     __slots__ = (
         "_context",
-        "_drain_limit",
+        "_drain_limits",
         "_end_waiters",
         "_grace_s",
         "_hook",
@@ -117,8 +117,8 @@ class Life:
         self._hook: Hook | None = None
         self._patience: Cancellable | None = None
         """The timer at which something else is tried: a cancellation, then going on without the task."""
-        self._drain_limit: Cancellable | None = None
-        """The timer that ends a drain, whatever lives the actor has until then."""
+        self._drain_limits: tuple[Cancellable, ...] = ()
+        """The timer of each drain, which ends it whatever lives the actor has until then."""
         self._start_waiter: Waiter[None] | None = None
         self._end_waiters: list[Waiter[ExitReason]] | None = None
         self.ties: Ties | None = None
@@ -189,6 +189,9 @@ class Life:
             if error is not None and not isinstance(error, HookCancelledError):
                 self._fail(error)
             self._stop_next_child()
+        elif isinstance(error, HookCancelledError):
+            self._announce_start(error)
+            self.begin_stop(ExitReason(KILLED, error))
         elif error is not None:
             self._announce_start(error)
             self._fail(error)
@@ -333,7 +336,9 @@ class Life:
             self.children.pop(child.serial, None)
 
     def _stop_done(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, HookCancelledError):
+        if isinstance(error, HookCancelledError):
+            self._reason = ExitReason(KILLED, self.reason.error)
+        elif error is not None:
             self._tell_failure(error, " in on_stop")
             self._reason = self.reason.and_then(error)
         self._stopped()
@@ -342,11 +347,6 @@ class Life:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-
-    def _limit_drain(self, limit: Cancellable | None) -> None:
-        if self._drain_limit is not None:
-            self._drain_limit.cancel()
-        self._drain_limit = limit
 
     def _kill_after(self, delay_s: float) -> None:
         self._lose_patience()
@@ -392,8 +392,8 @@ class Life:
         if self.state is ENDED:
             return
         self.state = ENDED
-        if self._drain_limit is not None:
-            self._limit_drain(None)
+        for limit in self._drain_limits:
+            limit.cancel()
         reason = self._reason = self._reason or ASKED_TO_STOP
         if self.ref in self.system.names.listed:
             self.system.names.forget(self.ref)

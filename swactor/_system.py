@@ -124,12 +124,13 @@ class ActorSystem:
             Exception: what ``on_start`` raised.
         """
         root = self._root or self._refuse()
+        instance = actor if isinstance(actor, Actor) else actor()
         if name is not None:
             self.names.require_free(name)
-        cell = self.new_cell(root, actor if isinstance(actor, Actor) else actor(), name=name, policy=mailbox)
+        cell = self.new_cell(root, instance, name=name, policy=mailbox)
+        if name is not None:
+            self.names.register(name, cell.ref)  # before it starts, and so before it may give the name away
         cell.start()
-        if name is not None and cell.state is not ENDED:
-            self.names.register(name, cell.ref)
         if cell.state is not RUNNING:
             try:
                 await cell.wait_started()
@@ -192,6 +193,7 @@ class ActorSystem:
         Raises:
             ActorDeadError: the actor has ended.
             NameTakenError: another living actor has it.
+            TypeError: the actor is not of this system.
         """
         cell = self._cell_of(ref)
         if cell.state is ENDED:
@@ -221,7 +223,7 @@ class ActorSystem:
         return await self._cell_of(ref).wait_ended()
 
     def _cell_of(self, ref: ActorRef[Any]) -> Cell:
-        if not isinstance(ref, LocalRef):
+        if not isinstance(ref, LocalRef) or ref.cell.system is not self:
             raise TypeError(f"{ref!r} is not an actor of this system")
         return ref.cell
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from swactor._messages import TimerFired
 
 if TYPE_CHECKING:
     from swactor.abc import Cancellable, Clock, Loop
+
+
+NANOSECOND_S = 1e-9
 
 
 class _Running:
@@ -43,9 +47,9 @@ class Timers:
         """Start the timer ``key``, replacing a running one. With ``period_s`` it goes on, without drift.
 
         Raises:
-            ValueError: a negative delay, or a period that is not above zero.
+            ValueError: a negative delay, a period below a nanosecond, or either of them without an end.
         """
-        if delay_s < 0 or (period_s is not None and period_s <= 0):
+        if not 0 <= delay_s < inf or not (period_s is None or NANOSECOND_S <= period_s < inf):
             raise ValueError(f"timer {key!r}: delay {delay_s:g} s, period {period_s} s: must lie ahead")
         self.cancel(key)
         self._generation += 1

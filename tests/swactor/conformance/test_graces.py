@@ -225,3 +225,22 @@ async def test_an_idle_actor_drains_at_once(world: World, kind: Kind) -> None:
         await world.result(ref.ask("something before"))
         reason = await world.result(system.stop_actor(ref, drain=True))
     assert reason == ExitReason(ExitKind.STOPPED)
+
+
+@pytest.mark.parametrize("loop_name", TIMELESS_LOOPS)
+async def test_a_second_drain_with_more_grace_does_not_prolong_the_first(world: World) -> None:
+    async with world.system() as system:
+        ref = await system.spawn(Sleeps([]))
+        ref.tell("sleep")
+        await world.until(lambda: is_handling(system, ref))
+        before_ns = system.clock.monotonic_ns()
+
+        async def drain(grace_s: float) -> None:
+            await world.result(system.stop_actor(ref, drain=True, grace_s=grace_s))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(drain, 1.0)
+            await world.settle()
+            group.start_soon(drain, 100.0)
+        waited_s = (system.clock.monotonic_ns() - before_ns) / 1e9
+    assert waited_s == 2.0  # the time of the drain, then the grace of the stop

@@ -109,3 +109,40 @@ async def test_the_name_of_a_child_is_part_of_its_path_only(world: World, kind: 
         await world.settle()
         assert system.whereis("child") is None
         assert [actor.path for actor in system.statistics().actors] == ["/parent", "/parent/child"]
+
+
+async def test_a_name_is_given_before_its_actor_starts_so_that_nobody_else_takes_it_meanwhile(
+    world: World, kind: Kind
+) -> None:
+    taken: list[BaseException] = []
+
+    def start(ctx: Context[Any]) -> None:
+        assert ctx.system.whereis("stage") == ctx.ref
+        try:
+            ctx.system.register("stage", ctx.spawn(kind(ignore)))
+        except NameTakenError as error:
+            taken.append(error)
+
+    async with world.system() as system:
+        ref = await world.result(system.spawn(kind(start=start), name="stage"))
+        assert system.whereis("stage") == ref
+    assert len(taken) == 1
+
+
+async def test_the_name_of_an_actor_that_cannot_start_is_free_again(world: World, kind: Kind) -> None:
+    def start(ctx: Context[Any]) -> None:
+        raise OSError("cannot start")
+
+    async with world.system() as system:
+        with pytest.raises(OSError, match="cannot start"):
+            await world.result(system.spawn(kind(start=start), name="stage"))
+        await world.until(lambda: system.whereis("stage") is None)
+        await world.result(system.spawn(kind(ignore), name="stage"))
+
+
+async def test_an_actor_of_another_system_is_given_no_name(world: World, kind: Kind) -> None:
+    async with world.system() as one, world.system() as other:
+        stranger = await other.spawn(kind(ignore))
+        with pytest.raises(TypeError, match="not an actor of this system"):
+            one.register("stage", stranger)
+        assert one.whereis("stage") is None

@@ -165,6 +165,10 @@ async def test_timers_of_two_actors_with_the_same_key_are_independent(world: Wor
         lambda ctx: ctx.send_every(0.0, "never ends"),
         lambda ctx: ctx.send_every(-1.0, "past"),
         lambda ctx: ctx.send_every(1.0, "past", first_s=-1.0),
+        lambda ctx: ctx.send_every(1e-10, "is no time at all"),
+        lambda ctx: ctx.send_every(float("inf"), "never"),
+        lambda ctx: ctx.send_after(float("inf"), "never"),
+        lambda ctx: ctx.send_after(float("nan"), "whenever"),
     ],
 )
 async def test_a_timer_that_does_not_lie_ahead_is_refused(world: World, kind: Kind, start: Any) -> None:
