@@ -55,7 +55,10 @@ class SystemStoppingError(SwactorError):
 
 
 class ChildFailedError(SwactorError):
-    """A child that nobody supervises or monitors failed, so its parent fails too; ``__cause__`` says why."""
+    """A child that nobody supervises or monitors failed, so its parent fails too; ``__cause__`` says why.
+
+    ``why`` is the reason of the actor that failed first, however many failed because of it in between.
+    """
 
     def __init__(self, child: ActorId, why: str) -> None:
         super().__init__(f"child {child} failed: {why}")
@@ -63,7 +66,10 @@ class ChildFailedError(SwactorError):
 
 
 class LinkedActorFailedError(SwactorError):
-    """An actor that this one is linked to failed, so this one fails too; ``__cause__`` says why."""
+    """An actor that this one is linked to failed, so this one fails too; ``__cause__`` says why.
+
+    ``why`` is the reason of the actor that failed first, however many failed because of it in between.
+    """
 
     def __init__(self, actor: ActorId, why: str) -> None:
         super().__init__(f"linked actor {actor} failed: {why}")

@@ -51,6 +51,8 @@ CANCEL_WAIT_S = 1.0
 """How long a cancelled actor may take to notice before the system goes on without it."""
 ERROR_TEXT_MAX = 2_000
 """Characters of an exception's text that go into an event."""
+BECAUSE_OF_ANOTHER: Final = (ChildFailedError, LinkedActorFailedError)
+"""Failures that began with another actor."""
 GONE: Final[Actor[Any]] = Actor()
 """Stands for the instance of an actor that has ended."""
 
@@ -227,7 +229,10 @@ class Life:
     def _tell_failure(self, error: BaseException, during: str, message_type: str | None = None) -> None:
         """Say to people and observers that something raised."""
         if log.isEnabledFor(logging.ERROR):
-            log.error("%s (%s) failed%s", self.actor_id, self.kind.name, during, exc_info=error)
+            if isinstance(error, BECAUSE_OF_ANOTHER):  # whose traceback, and all before it, are in the log
+                log.error("%s (%s) failed: %s", self.actor_id, self.kind.name, error)
+            else:
+                log.error("%s (%s) failed%s", self.actor_id, self.kind.name, during, exc_info=error)
         if self.system.observers:
             self.system.emit(
                 ActorFailed(
@@ -318,7 +323,7 @@ class Life:
             if self._serve_task is None and self._hook is None:
                 self._stop_next_child()
         elif self._suffers_from(down):
-            error = ChildFailedError(down.cell.actor_id, str(down.reason))
+            error = ChildFailedError(down.cell.actor_id, _first_why(down.reason))
             error.__cause__ = down.reason.error
             self._fail(error)
 
@@ -440,6 +445,11 @@ class Life:
     def link_down(self, down: LinkDown) -> None:
         """The other end of a link failed, so this actor fails."""
         if self.state is STARTING or self.state is RUNNING:
-            error = LinkedActorFailedError(down.ref.actor_id, str(down.reason))
+            error = LinkedActorFailedError(down.ref.actor_id, _first_why(down.reason))
             error.__cause__ = down.reason.error
             self._fail(error)
+
+
+def _first_why(reason: ExitReason) -> str:
+    """Return what a failure that passes from actor to actor began with: one text, not one within another."""
+    return reason.error.why if isinstance(reason.error, BECAUSE_OF_ANOTHER) else str(reason)

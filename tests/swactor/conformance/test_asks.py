@@ -22,7 +22,7 @@ from swactor import (
     Request,
 )
 
-from .conftest import TIMELESS_LOOPS, Kind, World, echo, ignore, is_handling
+from .conftest import ASYNC, TIMELESS_LOOPS, Kind, World, echo, ignore, is_handling
 
 
 class Question(msgspec.Struct, Request[str], frozen=True):
@@ -554,3 +554,55 @@ async def test_what_a_handler_starts_is_not_taken_for_the_actor_that_happened_to
         actor.asker = await system.spawn(Asker(await system.spawn(actor)))
         assert await world.result(actor.asker.ask("go")) == "started"
         await world.until(lambda: answers == ["pong"])
+
+
+async def test_fc_071_who_deferred_a_reply_cannot_ask_whom_it_owes_it(world: World) -> None:
+    replies: list[Reply[Any]] = []
+    refused: list[AskCircleError] = []
+
+    async def owe(ctx: Context[Any], message: Any) -> None:
+        if message == "question":
+            replies.append(ctx.defer())
+            ctx.ref.tell("ask back")
+        else:
+            try:
+                await asker.ask("in return")
+            except AskCircleError as error:
+                refused.append(error)
+
+    async with world.system() as system:
+        owing = await system.spawn(ASYNC(owe))
+        asker = await system.spawn(ASYNC(lambda ctx, message: owing.ask("question")))
+        asker.tell("go")
+        await world.until(lambda: len(refused) == 1)
+        assert refused[0].chain == (owing.actor_id, asker.actor_id, owing.actor_id)
+        replies[0].send("answer")
+        await world.until(lambda: not is_handling(system, asker))
+
+
+async def test_fc_071_a_circle_through_whoever_holds_a_reply_ends_by_its_timeout(world: World) -> None:
+    ends: list[BaseException] = []
+
+    def pass_on(ctx: Context[Any], message: Any) -> None:
+        if message == "question":
+            holder.tell(ctx.defer())
+
+    async def hold(ctx: Context[Any], reply: Reply[Any]) -> None:
+        try:
+            reply.send(await asker.ask("what was it?", timeout_s=0.01))
+        except AskTimeoutError as error:
+            ends.append(error)
+            reply.fail(error)
+
+    async def ask(ctx: Context[Any], message: Any) -> None:
+        try:
+            await middle.ask("question", timeout_s=3600)
+        except AskTimeoutError as error:
+            ends.append(error)
+
+    async with world.system() as system:
+        holder, middle = await system.spawn(ASYNC(hold)), await system.spawn(ASYNC(pass_on))
+        asker = await system.spawn(ASYNC(ask))
+        asker.tell("go")
+        await world.until(lambda: len(ends) == 2)
+        assert not is_handling(system, asker)

@@ -1,5 +1,7 @@
 """Ends in which more than one thing went wrong: none of it is lost, and in which order it went is told."""
 
+import itertools
+import logging
 from typing import Any
 
 import anyio
@@ -15,6 +17,7 @@ from swactor import (
     Down,
     ExitKind,
     ExitReason,
+    LinkedActorFailedError,
     RestartBudget,
     RestartBudgetSpentError,
     Supervisor,
@@ -352,3 +355,54 @@ async def test_fc_004_a_spawn_that_is_cancelled_leaves_no_actor_behind(world: Wo
         if not spawned:
             assert system.statistics().actors == ()
             assert system.whereis("slow") is None
+
+
+async def test_a_failure_that_passes_through_many_is_told_by_its_first_words_and_one_traceback(
+    world: World, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    def link(ctx: Context[Any], message: ActorRef[Any] | None) -> None:
+        if message is None:
+            raise ZeroDivisionError("at the end of the row")
+        ctx.link(message)
+
+    async with world.system() as system:
+        row = [await system.spawn(kind(link)) for _ in range(60)]
+        for one, other in itertools.pairwise(row):
+            await world.result(one.ask(other))
+        row[-1].tell(None)
+        reason = await world.result(system.wait_stopped(row[0]))
+    assert isinstance(reason.error, LinkedActorFailedError)
+    assert reason.error.why == "failed: ZeroDivisionError: at the end of the row"
+    assert causes_of(reason.error) == [LinkedActorFailedError] * 59 + [ZeroDivisionError]
+    failures = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    assert len(failures) == 60
+    assert [record.exc_info is not None for record in failures].count(True) == 1
+
+
+async def test_a_failure_deep_in_a_tree_is_told_at_the_top_by_its_first_words_and_one_traceback(
+    world: World, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    def grow(ctx: Context[Any], levels: int) -> None:
+        if not levels:
+            raise ZeroDivisionError("at the bottom")
+        ctx.spawn(kind(grow)).tell(levels - 1)
+
+    async with world.system() as system:
+        ref = await system.spawn(kind(grow))
+        ref.tell(60)
+        reason = await world.result(system.wait_stopped(ref))
+    assert isinstance(reason.error, ChildFailedError)
+    assert reason.error.why == "failed: ZeroDivisionError: at the bottom"
+    assert causes_of(reason.error) == [ChildFailedError] * 60 + [ZeroDivisionError]
+    failures = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    assert len(failures) == 61
+    assert [record.exc_info is not None for record in failures].count(True) == 1
+
+
+def causes_of(error: BaseException | None) -> list[type[BaseException]]:
+    """Return the types of an error and of all that it was caused by."""
+    types: list[type[BaseException]] = []
+    while error is not None:
+        types.append(type(error))
+        error = error.__cause__
+    return types
