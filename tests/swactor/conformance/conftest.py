@@ -25,6 +25,7 @@ from swactor import (
     Event,
     ExitReason,
     MailboxPolicy,
+    Reply,
     Request,
 )
 from swactor.testing import ManualClock, until
@@ -63,6 +64,18 @@ def fail(ctx: Context[Any], message: Any) -> None:
 def do(ctx: Context[Any], message: Any) -> Any:
     """Do what the message says if it is a function of the context; answer with anything else."""
     return message(ctx) if callable(message) else message
+
+
+def collecting(replies: list[Reply[Any]]) -> Callable[[Context[Any], Any], object]:
+    """Return a handler that defers what it is asked and keeps the reply."""
+
+    def handle(ctx: Context[Any], message: Any) -> object:
+        if message == "now":
+            return "at once"
+        replies.append(ctx.defer())
+        return "ignored"
+
+    return handle
 
 
 def _no_start(ctx: Context[Any]) -> None:
