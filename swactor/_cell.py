@@ -2,7 +2,8 @@
 
 Owns: the way of a message from the mailbox into the handler, and of the result back to who asked. A
 synchronous actor runs within turns of the run queue; an asynchronous one has a task that is merely woken.
-Not here: order and bounds of messages (`_mailbox`), turns (`_runqueue`), start, stop and children (`_life`).
+Not here: order and bounds of messages (`_mailbox`), what is in an envelope (`_envelopes`), what a signal does
+(`_signals`), whose turn it is (`_runqueue`), start, stop and children (`_life`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
+from swactor._envelopes import bury, opened
 from swactor._errors import ActorDeadError, raise_if_for_the_process, tellable
 from swactor._life import Life
 from swactor._mailbox import KEPT, Mailbox, MailboxPolicy
@@ -18,13 +20,9 @@ from swactor._messages import (
     ASKED_TO_STOP,
     KILLED,
     NOTHING,
-    ChildDown,
     Down,
     Drained,
     ExitReason,
-    HookDone,
-    Interrupt,
-    LinkDown,
     Signal,
     Stop,
     TimerFired,
@@ -33,6 +31,7 @@ from swactor._ref import LocalRef
 from swactor._reply import Ask, Reply
 from swactor._runqueue import SHORT_TURN_LEFT, TURN_MESSAGES
 from swactor._serving import serve
+from swactor._signals import see_to_signals
 from swactor._states import ENDED, RUNNING, STARTING, STOPPING
 from swactor._timers import Timers
 
@@ -143,7 +142,7 @@ class Cell(Life):
                 self._rouse(mailbox)
             return True
         if self.is_deaf:
-            self._bury(message)
+            bury(self, message)
             return True
         return self._stamped_mailbox().put(message)
 
@@ -214,6 +213,13 @@ class Cell(Life):
             self._enqueue()
             mailbox.since_ns = self.run_queue.now_ns
 
+    def look_up(self) -> None:
+        """Have an asynchronous actor, idle or at work, look at more than its messages."""
+        if self.ref.lane is None:
+            self._awake()
+        else:
+            self.opened_mailbox().interrupt()
+
     def _rouse(self, mailbox: Mailbox) -> None:
         """Have the task of an asynchronous actor go on; start it when it is needed for the first time."""
         mailbox.woken_at = self.taken
@@ -242,7 +248,7 @@ class Cell(Life):
         task handles the messages.
         """
         if self.signals or self.downs:
-            self.see_to_signals()
+            see_to_signals(self)
             if self.signals:  # others have their turn first, so that a circle of signals stops nobody else
                 self.run_queue.ready.append(self)
                 return True
@@ -267,14 +273,14 @@ class Cell(Life):
                             self.asked = None
                             if message.held_in is None:  # else the reply was deferred
                                 message.send(answer)
-                    elif (body := self.opened(message)) is not NOTHING:
+                    elif (body := opened(self, message)) is not NOTHING:
                         actor.on_message(context, body)
                     else:
                         left += 1  # nothing was handled
                         if self.is_interrupted():
                             break
             except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
-                self._handler_failed(error, message)
+                self.handler_failed(error, message)
             self.taken += TURN_MESSAGES - left
             if mailbox.room is not None:
                 mailbox.announce_room()
@@ -289,28 +295,7 @@ class Cell(Life):
         self._queued = False
         return left <= SHORT_TURN_LEFT
 
-    def see_to_signals(self) -> None:
-        """Act on signals; a synchronous actor then handles the `Down` that overtook user messages."""
-        signals, self.signals = self.signals, None
-        for signal in signals or ():
-            try:
-                self._act_on(signal)
-            except Exception as error:  # noqa: BLE001 - a supervisor's own policy may raise
-                self._fail(error)
-        if self.downs and not self.waits:
-            self._handle_downs()
-
-    def _handle_downs(self) -> None:
-        """Handle what overtakes user messages, until a signal comes or the actor ends."""
-        while self.downs and not self.signals and self.state is RUNNING:
-            down = self.downs.pop(0)
-            self.taken += 1
-            try:
-                self.actor.on_message(self.context, down)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the actor ends by it
-                self._handler_failed(error, down)
-
-    # -- both ---------------------------------------------------------------------------------------------
+    # -- what was begun, and how it ends ---------------------------------------------------------------------
 
     @property
     def handled(self) -> int:
@@ -330,37 +315,12 @@ class Cell(Life):
         was_running = self.state is RUNNING
         try:
             if error is not None:
-                self._handler_failed(error, message)
+                self.handler_failed(error, message)
             elif was_running:
                 self.begin_stop(ExitReason(KILLED))
         finally:  # also when it is left by KeyboardInterrupt or SystemExit
             if not was_running:
                 self._stop_next_child()
-
-    def opened(self, envelope: object) -> object:
-        """Return the message that is to be handled; `NOTHING` when the runtime only spoke to itself."""
-        match envelope:
-            case Ask():
-                if not envelope.done:  # else the asker gave up, and needs no work done
-                    self.asked = envelope
-                    return envelope.message
-            case TimerFired():
-                if self.timers.accept(envelope):
-                    return envelope.message
-            case Drained():
-                self.stop_asked(ASKED_TO_STOP, envelope.grace_s, for_good=True)
-            case Interrupt():
-                if self.signals and self.waits:  # others act on them at the start of their next turn
-                    self.see_to_signals()
-        return NOTHING
-
-    def answer(self, envelope: object, answer: object) -> None:
-        """The handler has returned: that is the reply, if one is waited for and was not deferred."""
-        if isinstance(envelope, Ask):
-            if self.asked is envelope:  # else this life was given up meanwhile
-                self.asked = None
-            if envelope.held_in is None:
-                envelope.send(answer)
 
     def is_interrupted(self) -> bool:
         """Whether there is something to see to before the next message."""
@@ -380,39 +340,15 @@ class Cell(Life):
             for ask in owed:
                 ask.fail(ActorDeadError(self.actor_id, str(self.reason)))
 
-    def _handler_failed(self, error: BaseException, message: object) -> None:
+    def handler_failed(self, error: BaseException, message: object) -> None:
+        """A handler raised: the asker is told, if there is one, and the actor ends."""
         ask, self.asked = self.asked, None
         if ask is not None:
             ask.fail(tellable(error, self.actor_id))
         body = message.message if isinstance(message, (Ask, TimerFired)) else message
-        self._fail(error, message_type=type(body).__name__)
+        self.fail(error, message_type=type(body).__name__)
         if not isinstance(error, Exception):
             raise_if_for_the_process(error)
-
-    def _act_on(self, signal: Signal) -> None:
-        match signal:
-            case Stop():
-                self.stop_asked(signal.reason, signal.grace_s, for_good=signal.for_good)
-            case ChildDown():
-                self.child_down(signal)
-            case HookDone():
-                self.hook_done(signal.error)
-            case LinkDown():
-                self.link_down(signal)
-            case Down():
-                self._hear_down(signal)
-
-    def _hear_down(self, down: Down) -> None:
-        if self.ties is not None:
-            self.ties.watching.pop(down.ref, None)
-        if self.downs is None:
-            self.downs = []
-        self.downs.append(down)
-        if self.state is RUNNING and self.waits:
-            if self.ref.lane is None:
-                self._awake()
-            else:
-                self.opened_mailbox().interrupt()
 
     def _begin_work(self) -> None:
         if self.downs or (self.mailbox is not None and self.mailbox.lane):
@@ -434,12 +370,5 @@ class Cell(Life):
         self.downs = None
         if self.mailbox is not None:
             for message in self.mailbox.empty_out():
-                self._bury(message)
+                bury(self, message)
             self.mailbox.announce_room()  # nobody needs to wait any more
-
-    def _bury(self, message: object) -> None:
-        """A message that nobody will handle: fail its asker, or count it, unless only the runtime said it."""
-        if isinstance(message, Ask):
-            message.fail(ActorDeadError(self.actor_id, str(self.reason)))
-        elif not isinstance(message, TimerFired | Drained | Interrupt):
-            self.system.dead_letter(self, message)

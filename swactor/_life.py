@@ -2,21 +2,19 @@
 
 Owns: the states, the hooks, the order of an end (own work, children newest first, ``on_stop``, the news), and
 the grace that each of these has. Everything optional is None until it is needed.
-Not here: messages and turns (`_cell`), restart decisions (`_supervisor`).
+Not here: messages and turns (`_cell`), what an end means to others (`_ends`), who restarts (`_supervisor`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET
-
 from swactor._actor import Actor
 from swactor._context import Context
-from swactor._errors import ActorDeadError, ChildFailedError, LinkedActorFailedError, tellable
+from swactor._ends import child_ended, tell_failure
+from swactor._errors import ActorDeadError, tellable
 from swactor._hook import Hook, HookCancelledError, run_hook
 from swactor._ids import ActorId
 from swactor._links import Ties
@@ -27,12 +25,9 @@ from swactor._messages import (
     KILLED,
     ChildDown,
     ExitReason,
-    LinkDown,
-    Signal,
     Stop,
-    error_text,
 )
-from swactor._moments import ActorFailed, ActorSpawned, ActorStopped, ActorStuck
+from swactor._moments import ActorSpawned, ActorStopped, ActorStuck
 from swactor._states import DOWN, ENDED, RUNNING, STARTING, STOPPING
 
 if TYPE_CHECKING:
@@ -43,16 +38,10 @@ if TYPE_CHECKING:
     from swactor._timers import Timers
     from swactor.abc import Cancellable, Waiter
 
-log = logging.getLogger("swactor")
-
 DEFAULT_GRACE_S = 5.0
 """How long children and hooks may take to stop when nobody said otherwise."""
 CANCEL_WAIT_S = 1.0
 """How long a cancelled actor may take to notice before the system goes on without it."""
-ERROR_TEXT_MAX = 2_000
-"""Characters of an exception's text that go into an event."""
-BECAUSE_OF_ANOTHER: Final = (ChildFailedError, LinkedActorFailedError)
-"""Failures that began with another actor."""
 GONE: Final[Actor[Any]] = Actor()
 """Stands for the instance of an actor that has ended."""
 
@@ -149,10 +138,6 @@ class Life:
 
     # -- what the working half provides -------------------------------------------------------------------
 
-    def signal(self, signal: Signal) -> None:
-        """Take a signal of the system lane; it is acted upon before any user message."""
-        raise NotImplementedError
-
     def _begin_work(self) -> None:
         """The actor is running: handle what waits, and what comes."""
         raise NotImplementedError
@@ -189,14 +174,14 @@ class Life:
     def _start_done(self, error: BaseException | None) -> None:
         if self.state is STOPPING:  # asked to stop before it had started
             if error is not None and not isinstance(error, HookCancelledError):
-                self._fail(error)
+                self.fail(error)
             self._stop_next_child()
         elif isinstance(error, HookCancelledError):
             self._announce_start(error)
             self.begin_stop(ExitReason(KILLED, error))
         elif error is not None:
             self._announce_start(error)
-            self._fail(error)
+            self.fail(error)
         else:
             self.state = RUNNING
             self._announce_start(None)
@@ -226,27 +211,9 @@ class Life:
 
     # -- stop ---------------------------------------------------------------------------------------------
 
-    def _tell_failure(self, error: BaseException, during: str, message_type: str | None = None) -> None:
-        """Say to people and observers that something raised."""
-        if log.isEnabledFor(logging.ERROR):
-            if isinstance(error, BECAUSE_OF_ANOTHER):  # whose traceback, and all before it, are in the log
-                log.error("%s (%s) failed: %s", self.actor_id, self.kind.name, error)
-            else:
-                log.error("%s (%s) failed%s", self.actor_id, self.kind.name, during, exc_info=error)
-        if self.system.observers:
-            self.system.emit(
-                ActorFailed(
-                    actor=self.path,
-                    actor_type=self.kind.name,
-                    error_type=type(error).__name__,
-                    error=error_text(error)[:ERROR_TEXT_MAX],
-                    message_type=message_type or UNSET,
-                )
-            )
-
-    def _fail(self, error: BaseException, *, message_type: str | None = None) -> None:
+    def fail(self, error: BaseException, *, message_type: str | None = None) -> None:
         """End because something raised: say so to people and observers, then stop."""
-        self._tell_failure(error, f" on {message_type}" if message_type else "", message_type)
+        tell_failure(self, error, f" on {message_type}" if message_type else "", message_type)
         if self.state is STOPPING:
             self._reason = self.reason.and_then(error)
         else:
@@ -306,33 +273,10 @@ class Life:
             if self._hook is not None:
                 self._kill_after(self._grace_s)
 
-    def child_ended(self, child: Cell, reason: ExitReason, *, watched: bool) -> None:
-        """Take note that a child has ended for good; act upon it, if need be, in a turn of one's own."""
-        if self.state is RUNNING and not reason.abnormal and self.children is not None:
-            self.children.pop(child.serial, None)
-        else:
-            self.signal(ChildDown(child, reason, watched=watched))
-
-    def child_down(self, down: ChildDown) -> None:
-        """A child has come down: a supervisor decides, others let go of it and may fail with it."""
-        if self.child_policy is not None and down.cell.supervised and self.state is RUNNING:
-            self.child_policy(down.cell, down.reason)
-            return
-        self.forget_child(down.cell)
-        if self.state is STOPPING:
-            if self._serve_task is None and self._hook is None:
-                self._stop_next_child()
-        elif self._suffers_from(down):
-            error = ChildFailedError(down.cell.actor_id, _first_why(down.reason))
-            error.__cause__ = down.reason.error
-            self._fail(error)
-
-    def _suffers_from(self, down: ChildDown) -> bool:
-        """Whether this actor fails because a child did: not the root, nor one that is told `Down` anyway."""
-        if (self.state is not STARTING and self.state is not RUNNING) or self.parent is None:
-            return False
-        is_watched = down.watched or (self.ties is not None and down.cell.ref in self.ties.watching)
-        return down.reason.abnormal and not is_watched
+    def go_on_stopping(self) -> None:
+        """A child has ended: stop the next one, unless this actor's own work is still under way."""
+        if self._serve_task is None and self._hook is None:
+            self._stop_next_child()
 
     def forget_child(self, child: Cell) -> None:
         """Let go of a child that has come to its end; one that could have been restarted ends for good."""
@@ -344,7 +288,7 @@ class Life:
         if isinstance(error, HookCancelledError):
             self._reason = ExitReason(KILLED, self.reason.error)
         elif error is not None:
-            self._tell_failure(error, " in on_stop")
+            tell_failure(self, error, " in on_stop")
             self._reason = self.reason.and_then(error)
         self._stopped()
 
@@ -423,7 +367,7 @@ class Life:
         self._context = self._timers = self._end_waiters = self.children = self.mailbox = None
         self.child_policy = None
         if self.parent is not None and not self.supervised:
-            self.parent.child_ended(self.ref.cell, reason, watched=watched)
+            child_ended(self.parent, self.ref.cell, reason, watched=watched)
 
     @property
     def reason(self) -> ExitReason:
@@ -441,15 +385,3 @@ class Life:
         finally:
             if self._end_waiters is not None:
                 self._end_waiters.remove(waiter)
-
-    def link_down(self, down: LinkDown) -> None:
-        """The other end of a link failed, so this actor fails."""
-        if self.state is STARTING or self.state is RUNNING:
-            error = LinkedActorFailedError(down.ref.actor_id, _first_why(down.reason))
-            error.__cause__ = down.reason.error
-            self._fail(error)
-
-
-def _first_why(reason: ExitReason) -> str:
-    """Return what a failure that passes from actor to actor began with: one text, not one within another."""
-    return reason.error.why if isinstance(reason.error, BECAUSE_OF_ANOTHER) else str(reason)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from swactor._envelopes import answer, opened
 from swactor._mailbox import KEPT
 from swactor._messages import NOTHING
 from swactor._ref import running_cell
+from swactor._signals import see_to_signals
 from swactor._states import RUNNING
 
 if TYPE_CHECKING:
@@ -52,9 +54,9 @@ async def serve(cell: Cell, parker: Parker) -> None:  # noqa: PLR0912, PLR0915 -
                 if type(message) not in KEPT:
                     cell.current = message
                     await actor.on_message(context, message)
-                elif (body := cell.opened(message)) is not NOTHING:
+                elif (body := opened(cell, message)) is not NOTHING:
                     cell.current = body
-                    cell.answer(message, await actor.on_message(context, body))
+                    answer(cell, message, await actor.on_message(context, body))
                 elif era != cell.era:
                     return
                 else:
@@ -88,7 +90,7 @@ async def serve(cell: Cell, parker: Parker) -> None:  # noqa: PLR0912, PLR0915 -
 async def _take_what_overtakes(cell: Cell) -> None:
     """Act on signals; if there are none, handle one `Down`."""
     if cell.signals:
-        cell.see_to_signals()
+        see_to_signals(cell)
     elif cell.downs:
         cell.current = down = cell.downs.pop(0)
         cell.taken += 1

@@ -210,7 +210,7 @@ class Supervisor(Actor[SupervisorMessage]):
             budget = self._history.budget
             spent = RestartBudgetSpentError(child.spec.id, budget.restarts_max, budget.period_s)
             spent.__cause__ = self._history.story(error)
-            self._ctx._cell._fail(spent)
+            self._ctx._cell.fail(spent)
             return
         delay_s = self._backoff.drawn_s(before, self._ctx.random) if self._backoff.first_s else 0.0
         if self._strategy is ONE_FOR_ONE and not delay_s:

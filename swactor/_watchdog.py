@@ -36,7 +36,9 @@ STACK_CHARS_MAX = 8_000
 """Characters of a stack that go into an event; the innermost calls are kept."""
 LOOKS_A_BOUND = 4
 """How often the watchdog asks the loop within its bound."""
-_OURS: Final = frozenset({"swactor._cell", "swactor._serving", "swactor._life", "swactor._hook"})
+_OURS: Final = frozenset(
+    {"swactor._cell", "swactor._serving", "swactor._signals", "swactor._life", "swactor._hook"}
+)
 """The modules whose frames know which actor is running."""
 
 
