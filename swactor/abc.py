@@ -123,7 +123,8 @@ class Loop(Scheduler, Protocol):
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task; cancelling throws the backend's cancellation into it.
 
-        Where it waits first, not before: what a coroutine does until then it does in any case.
+        Where it waits first, not before: what a coroutine does until then it does in any case. What it raises
+        is reported by the backend's own means and stops nothing else.
         """
         ...
 
