@@ -18,6 +18,9 @@ CLOCK_SAMPLE = "clock_sample"
 IROH_API_MISSING = "iroh_api_missing"
 """`Custom` kind: what the linked transport library cannot be asked for, by its version; once per boot."""
 
+OWN_CUSTOM_KINDS = frozenset({CLOCK_SAMPLE, IROH_API_MISSING})
+"""`Custom` kinds that diagnostics emit; every other one is the application's."""
+
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from swactor_diag.postproc import load
 from swactor_diag.postproc.sections import (
+    application,
     dials,
     event_totals,
     first_dead,
@@ -41,6 +42,7 @@ SECTIONS = (
     _section(nodes.TITLE, nodes.rows, nodes.render),
     _section(hosts.TITLE, hosts.rows, hosts.render),
     _section(workers.TITLE, workers.rows, workers.render),
+    _section(application.TITLE, application.rows, application.render),
     _section(first_dead.TITLE, first_dead.rows, first_dead.render),
     _section(relay_sessions.TITLE, relay_sessions.rows, relay_sessions.render),
     _section(gossip.TITLE, gossip.rows, gossip.render),

@@ -27,7 +27,7 @@ def render(rows: tuple[tuple[str, bool, int], ...]) -> str:
     if not rows:
         return "No event was recorded (the events files of the nodes would hold them)."
     cells = [
-        [inert(kind) + ("" if known else " (kept as it came: unknown to this version)"), str(count)]
+        [inert(kind) + ("" if known else " (not declared here: the application's own, or newer)"), str(count)]
         for kind, known, count in rows
     ]
     return table(["kind", "count"], cells)

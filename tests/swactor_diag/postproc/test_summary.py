@@ -204,6 +204,7 @@ def test_every_heading_is_there_even_when_nothing_happened(made: MadeRun) -> Non
         "Nodes",
         "Hosts",
         "Workers",
+        "Application events",
         "First peer to go Dead",
         "Relay sessions",
         "Gossip receipts",
@@ -421,8 +422,8 @@ def test_values_are_inert_wherever_they_appear(made: MadeRun, hostile: str) -> N
         STAGES[0],
         spawned(hostile, 1),
         exited(hostile, 1, exit_code=1, stderr_tail=hostile),
-        {"type": hostile or "x"},
-        {"type": "Custom", "kind": hostile, "fields": {}},
+        {"type": hostile or "x", "field": hostile},
+        {"type": "Custom", "kind": hostile, "fields": {hostile: hostile}},
         GossipReceived(source_peer=STAGES[1], payload_kind=hostile, payload_bytes=1, item_count=1),
         at_s=1,
     )
@@ -434,8 +435,16 @@ def test_values_are_inert_wherever_they_appear(made: MadeRun, hostile: str) -> N
     assert [line for line in summary.splitlines() if line.startswith("#")] == [
         line for line in summary_of(_calm()).splitlines() if line.startswith("#")
     ]
-    for title, columns in (("Nodes", 7), ("Workers", 7), ("Gossip receipts", 5), ("Event totals", 2)):
+    for title, columns in (
+        ("Nodes", 7),
+        ("Workers", 7),
+        ("Application events", 4),
+        ("Gossip receipts", 5),
+        ("Event totals", 2),
+    ):
         for line in section(summary, title).splitlines():
+            if line.startswith("- ") or not line:
+                continue  # a list, before its table
             assert line.replace("\\\\", "").replace("\\|", "").count("|") == columns + 1, line
     assert all(char.isprintable() or char == "\n" for char in summary)
     outside = _without_code(summary)
@@ -489,7 +498,9 @@ def test_unknown_kinds_are_counted_and_a_wrong_body_is_located(made: MadeRun) ->
 
     summary = summary_of(made)
 
-    assert "TeleportStarted (kept as it came: unknown to this version)" in section(summary, "Event totals")
+    assert "TeleportStarted (not declared here: the application's own, or newer)" in section(
+        summary, "Event totals"
+    )
     assert "stage-0/events/events-000001.json" in section(summary, "Not in this bundle")
     assert [row[3] for row in cells(summary, "Workers")] == ["2"]
 
@@ -510,7 +521,7 @@ def test_a_bundle_with_a_part_missing_says_so_and_shows_the_rest(
 
     summary = render(load_run(pack(files if removed else {})))
 
-    assert summary.count("\n## ") == 10
+    assert summary.count("\n## ") == 11
     missing = section(summary, "Not in this bundle")
     assert ("Nothing is known to be missing" not in missing) or removed == ""
 
