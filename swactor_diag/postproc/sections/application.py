@@ -94,9 +94,12 @@ def _row(kind: str, occurrences: list[Occurrence]) -> Row:
 
 def _repeated(occurrences: list[Occurrence]) -> Iterator[tuple[str, tuple[tuple[str, int], ...]]]:
     """Yield the fields that sort events into a few classes, with their values, the most frequent first."""
-    for name in dict.fromkeys(name for one in occurrences for name in one.fields):
-        found = [one.fields[name] for one in occurrences if name in one.fields]
-        counts = Counter(_text(value) for value in found if isinstance(value, str | bool))
+    by_field: dict[str, Counter[str]] = {}
+    for one in occurrences:
+        for name, value in one.fields.items():
+            if isinstance(value, str | bool):
+                by_field.setdefault(name, Counter())[_text(value)] += 1
+    for name, counts in by_field.items():
         if len(counts) <= VALUES_MAX and len(counts) < counts.total():
             yield name, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 

@@ -21,7 +21,8 @@ def run_of(*events: Custom | UnknownEvent | Error) -> Run:
 
 
 def answer(number: int, outcome: str) -> UnknownEvent:
-    return UnknownEvent("AnswerSent", {"request": f"r{number}", "outcome": outcome, "tokens": 7})
+    body = {"request": f"r{number}", "asker": f"a{number % 50}", "outcome": outcome, "tokens": 7}
+    return UnknownEvent("AnswerSent", body)
 
 
 def said(run: Run) -> str:
