@@ -38,6 +38,9 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         ModelName, typer.Option(help="`small` is shipped; `gemma3-270m` needs swactor\\[gemma].")
     ] = ModelName.SMALL,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 120,
+    times: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Ask each prompt so often: time enough to break something.")
+    ] = 1,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Prompts to answer at the same time.")] = 1,
     temperature: Annotated[
         float, typer.Option(min=0, max=10, help="0 takes the best token, more lets others have a chance.")
@@ -65,7 +68,7 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fault") from error
     options = DemoOptions(
-        prompts=tuple(prompts or [PROMPT]),
+        prompts=tuple(prompts or [PROMPT]) * times,
         stage_count=stages,
         tokens_max=tokens,
         out=out,

@@ -263,10 +263,12 @@ class Demo:
         self._screen.end()
         if self._bundle.exists():
             self._show_summary()
+        self._screen.recall()
+        figures = self._screen.figures(asked=len(self._options.prompts))
+        self._console.print(f"\n[bold green]Answered:[/bold green] {figures}", highlight=False)
         if outcome.why is None:
-            self._console.print(f"\n[bold green]Answered:[/bold green] {self._screen.figures()}")
             return 0
-        self._console.print(f"\n[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
+        self._console.print(f"[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
         return 130 if outcome.why == INTERRUPTED else 1
 
     def _show_summary(self) -> None:

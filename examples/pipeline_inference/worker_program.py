@@ -54,7 +54,8 @@ def serve(model: ModelName, cut: Cut, *, source: BinaryIO, sink: BinaryIO, as_js
         return 1
     numbers = slice_.layers.numbers
     write(Ready(model, cut.role, numbers))
-    sys.stderr.write(f"{cut.role} of {cut.count} stages has layers {numbers[0]} to {numbers[-1]}, is ready\n")
+    which = f"layer {numbers[0]}" if len(numbers) == 1 else f"layers {numbers[0]} to {numbers[-1]}"
+    sys.stderr.write(f"{cut.role} stage of {cut.count} has {which}, is ready\n")
     worker = Worker(slice_)
     try:
         for work in _json_work(source) if as_json else _framed_work(source):
@@ -108,12 +109,14 @@ def main() -> int:
     parser.add_argument("--model", type=ModelName, choices=list(ModelName), default=ModelName.SMALL)
     parser.add_argument("--fault", type=Fault, choices=[Fault.EXITS, Fault.SILENT])
     arguments = parser.parse_args()
+    try:
+        cut = Cut(arguments.stage, arguments.count)
+    except ValueError as error:
+        parser.error(str(error))
     source = sys.stdin.buffer
     if arguments.fault is not None:
         return misbehave(arguments.fault, source)
-    return serve(
-        arguments.model, Cut(arguments.stage, arguments.count), source=source, sink=sys.stdout.buffer
-    )
+    return serve(arguments.model, cut, source=source, sink=sys.stdout.buffer)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def test_the_program_answers_frames_refuses_what_is_no_work_and_ends_with_its_in
     assert refused.request_id is None
     assert computed == say(worker(0, 2), Begin("r", "What is a"))
     assert done.returncode == 0
-    assert done.stderr == b"first of 2 stages has layers 0 to 2, is ready\n"
+    assert done.stderr == b"first stage of 2 has layers 0 to 2, is ready\n"
 
 
 def test_the_program_ends_when_its_input_is_broken_and_says_so() -> None:
@@ -159,6 +159,16 @@ def test_by_hand_it_speaks_json_lines() -> None:
     assert ready == {"type": "ready", "model": "small", "role": "last", "layers": [0, 1, 2, 3, 4, 5]}
     assert sampled["token"] == ord(" ")
     assert refused["type"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("stage", "count", "why"), [("3", "3", "stage 3 of 3 does not"), ("0", "7", "not 7")]
+)
+def test_a_stage_that_cannot_be_is_refused_in_one_line(stage: str, count: str, why: str) -> None:
+    done = run(PROGRAM, stage, count, text=b"")
+    assert done.returncode == 2
+    assert why in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("fault", "status"), [("exits", 3), ("silent", 0)])

@@ -21,7 +21,7 @@ TITLE = "Application events"
 
 KINDS_MAX = 20
 """Kinds that are shown; the section "Event totals" counts all."""
-SHOWN_MAX = 20
+SHOWN_MAX = 10
 """Events of a kind that are shown in full."""
 VALUES_MAX = 6
 """A field with more values than these tells events apart (a name, a time) and is not counted."""
