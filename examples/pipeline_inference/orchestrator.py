@@ -225,11 +225,15 @@ class Orchestrator(Actor[OrchestratorMessage]):
         self._go_on(ctx)
 
     def _missing(self) -> PipelineDownError:
-        """Return the error that names the stages which did not appear, and what is known of each."""
-        missing = [name for name in self._names if name not in self._stages]
-        known = [f"{name}: {self._troubles[name]}" for name in missing if name in self._troubles]
-        late = f"{', '.join(missing)}: not found within {self._join_timeout_s:g} s"
-        return PipelineDownError("; ".join([late, *known]))
+        """Return the error that names the stage which did not appear: each one waits for the one after it."""
+        *waiting, late = [name for name in self._names if name not in self._stages]
+        why = f"not found within {self._join_timeout_s:g} s"
+        if late in self._troubles:
+            why += f", {self._troubles[late]}"
+        if waiting:
+            why += f"; for it wait {', '.join(waiting)}"
+        why += "".join(f"; {name}: {self._troubles[name]}" for name in waiting if name in self._troubles)
+        return PipelineDownError(why, stage=late)
 
     def _give_up(self, ctx: Context[OrchestratorMessage], error: RequestFailedError) -> None:
         """Let everything fail that was asked, and whatever will be. The first reason counts."""

@@ -285,6 +285,7 @@ def test_the_summary_alone_tells_why_a_stage_produced_nothing(
     assert demo.wait() == 1, demo.text
     (summary,) = demo.out.glob("*/summary.md")
     assert re.search(row, summary.read_text()), summary.read_text()
+    assert re.search(r"send_outcome stage_failed, .* stage stage-1, why", summary.read_text())
     assert_nothing_is_left(demo)
 
 

@@ -18,7 +18,7 @@ from examples.pipeline_inference.errors import (
     StageFailedError,
 )
 from examples.pipeline_inference.faults import Fault
-from examples.pipeline_inference.lines import Answer, Failed, Line, RequestFailed, StageLost, Text
+from examples.pipeline_inference.lines import Answer, Failed, Line, Prompt, RequestFailed, StageLost, Text
 from examples.pipeline_inference.messages import Cancel, Generate, Interrupt, Response
 from examples.pipeline_inference.model import catalog
 from examples.pipeline_inference.model.config import Cut, ModelName
@@ -327,6 +327,33 @@ async def test_requests_beyond_what_may_wait_are_refused_at_once_and_the_others_
     assert (answered, refused) == (UNDER_WAY_MAX + WAITING_MAX, 7)
 
 
+def gets_stuck(spec: ProcessSpec) -> Script:
+    """Ready, and never heard of again."""
+    return Script(begin=(Say(framed(ready(spec)), after_s=LOAD_S),))
+
+
+async def test_a_worker_that_is_stuck_is_given_no_more_than_its_share_and_every_asker_hears_in_time() -> None:
+    pipeline = Pipeline({1: gets_stuck})
+    asked, timeout_s = 2 * UNDER_WAY_MAX + 1, 5.0
+    ended_s: list[float] = []
+
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        async def one(number: int) -> None:
+            with pytest.raises(RequestTimeoutError, match="not answered within 5 s, 0 tokens had come"):
+                await ask(f"r{number}", "Hello.", timeout_s=timeout_s)
+            ended_s.append(pipeline.now_s())
+
+        async with anyio.create_task_group() as group:
+            for number in range(asked):
+                group.start_soon(one, number)
+            await anyio.sleep(4.0)
+            assert len([line for line in pipeline.said if isinstance(line, Prompt)]) == UNDER_WAY_MAX
+
+    await pipeline.serve(act)
+    assert len(ended_s) == asked
+    assert ended_s[-1] - ended_s[0] == pytest.approx(2 * timeout_s, abs=0.1)
+
+
 async def test_a_request_that_no_stage_can_work_on_is_refused_and_the_next_one_is_answered() -> None:
     async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
         with pytest.raises(
@@ -398,7 +425,10 @@ def never_ready(spec: ProcessSpec) -> Script:
         (talks_nonsense, "stage-1: worker said something that is no result"),
         (talks_nonsense_and_dies, "stage-1: worker said something that is no result"),
         (dies_while_the_next_stage_is_looked_for, "stage-1: worker exited with 4"),
-        (never_ready, "stage-0, stage-1: not found within 20 s; stage-1: worker runs, but was not ready"),
+        (
+            never_ready,
+            "stage-1: not found within 20 s, worker runs, but was not ready within 5 s; for it wait stage-0",
+        ),
     ],
 )
 async def test_a_stage_whose_workers_never_work_ends_the_run_with_its_reason(
@@ -424,5 +454,5 @@ async def test_a_stage_that_never_asks_for_its_worker_is_missed_and_stops_when_a
     pipeline = Pipeline(fault=(2, Fault.NEVER_SPAWNED))
     assert not await pipeline.run("Hello.")
     (failed,) = [line for line in pipeline.said if isinstance(line, Failed)]
-    assert failed.why == "stage-0, stage-1, stage-2: not found within 20 s"
+    assert failed.why == "stage-2: not found within 20 s; for it wait stage-0, stage-1"
     assert pipeline.stage_ends == {0: None, 1: None, 2: None}
