@@ -53,6 +53,10 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         str | None,
         typer.Option(help="Drill: `stage-N=never-spawned`, `stage-N=exits` or `stage-N=silent`."),
     ] = None,
+    by_hand: Annotated[
+        int | None,
+        typer.Option(min=0, help="Do not start this stage: show how to, in another terminal (`node`)."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run's bundle, summary and logs.")] = Path("runs"),
 ) -> None:
     """Start relay, collector, orchestrator and stages, answer the prompts, and show what happened.
@@ -67,6 +71,8 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         drill = None if fault is None else parse_fault(fault, stage_count=stages)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fault") from error
+    if by_hand is not None and by_hand >= stages:
+        raise typer.BadParameter(f"there are stages 0 to {stages - 1}", param_hint="--by-hand")
     options = DemoOptions(
         prompts=tuple(prompts or [PROMPT]) * times,
         stage_count=stages,
@@ -77,13 +83,20 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         timeout_s=timeout,
         sampling=Sampling(temperature=temperature, seed=seed),
         fault=drill,
+        by_hand=by_hand,
     )
     raise typer.Exit(anyio.run(Demo(options, Console()).run))
 
 
 @app.command()
 def node(file: Annotated[Path, typer.Argument(help="What `run` wrote for this node.")]) -> None:
-    """Be one node of a run: the orchestrator or a stage. `run` starts these."""
+    """Be one node of a run: the orchestrator or a stage.
+
+    `run` starts these, and gives each a file with its settings and
+    secrets. To start a stage by hand, for example under a debugger, say
+    `run --by-hand 1`: it shows the command. What the node has to say comes
+    as JSON lines; Ctrl-C ends it in order, its worker first.
+    """
     from examples.pipeline_inference.process import main
 
     main(file)
@@ -95,10 +108,17 @@ def worker(
     count: Annotated[int, typer.Argument(min=1, max=STAGES_MAX, help="Of how many stages.")],
     model: Annotated[ModelName, typer.Option(help="Which model.")] = ModelName.SMALL,
 ) -> None:
-    """Be the worker of one stage, to talk to by hand: JSON lines in, JSON lines out, ends with its input.
+    """Be the worker of one stage, to talk to by hand: JSON lines in, JSON lines out.
 
-    The stages say the same things in binary frames. Type, for example:
+    The stages say the same things in binary frames. Stage 0 of 1 has the
+    whole model; type, for example:
+
     {"type": "begin", "request_id": "r", "prompt": "What is a relay?"}
+
+    It answers with a token. Say that this one is taken, and the next one
+    comes; Ctrl-D ends it.
+
+    {"type": "extend", "request_id": "r", "token": 32}
     """
     from examples.pipeline_inference.worker_program import serve
 

@@ -6,10 +6,11 @@ Everything but the bundle, its summary and the logs is removed at the end, howev
 """
 
 import os
+import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,6 +61,8 @@ FINALIZE_WAIT_S = "1.5"
 INTERRUPTED = "interrupted"
 DRILL_READY_S, DRILL_JOIN_S = 3.0, 8.0
 """How long, in a drill, the worker that fails may load, and the stages may take to appear."""
+BY_HAND_JOIN_S = 300.0
+"""How long a person may take to start the stage that is left to be started by hand."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class DemoOptions:
     timeout_s: float = 120.0
     sampling: Sampling = GREEDY
     fault: tuple[int, Fault] | None = None
+    by_hand: int | None = None
+    """The stage that is not started; how to do that is shown instead."""
 
     @property
     def load_timeout_s(self) -> float:
@@ -84,6 +89,8 @@ class DemoOptions:
     @property
     def join_timeout_s(self) -> float:
         """How long the stages may take to appear; in a drill nobody waits long for the one that will not."""
+        if self.by_hand is not None:
+            return BY_HAND_JOIN_S
         return self.load_timeout_s + 10.0 if self.fault is None else DRILL_JOIN_S
 
 
@@ -100,6 +107,7 @@ class Demo:
         self._work = self._folder / "work"
         self._logs = self._folder / "logs"
         self._screen = Screen(console, self._clock, streams=options.parallel == 1)
+        self._collector_url: str | None = None
 
     async def run(self) -> int:
         """Do it all; return the exit status."""
@@ -139,7 +147,8 @@ class Demo:
             return Outcome(error.why)
         except SwactorError as error:
             return Outcome(f"the collector did not come up: {error}")
-        diagnostics = await self._record(system, url)
+        self._collector_url = url
+        diagnostics = await self._record(system)
         outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=2 * RUN_TIMEOUT_S)
         await diagnostics.stop()
         try:
@@ -152,9 +161,9 @@ class Demo:
             await launcher.ask(StopCollector(), timeout_s=30.0)
         return outcome
 
-    async def _record(self, system: ActorSystem, url: str) -> Diagnostics:
+    async def _record(self, system: ActorSystem) -> Diagnostics:
         """Make this process a node of the run too: it saw how the others ended."""
-        ports = production_ports(self._environ({"SWACTOR_DIAG_COLLECTOR_URL": url}), pid=os.getpid())
+        ports = production_ports(self._environ(), pid=os.getpid())
         identity = identity_from_env(
             ports.environ,
             NodeKey.generate(self._secrets).node_id,
@@ -181,12 +190,18 @@ class Demo:
 
     # -- what they are given --------------------------------------------------------------------------------
 
-    def _environ(self, more: Mapping[str, str]) -> dict[str, str]:
-        own = {
+    def _settings(self) -> dict[str, str]:
+        """Return what every node of the run is told by its environment."""
+        settings = {
             "SWACTOR_DIAG_RUN_ID": self.run_id,
             "SWACTOR_DIAG_SPOOL_DIR": str(self._work.resolve() / "spool"),
         }
-        return {**os.environ, **own, **more}
+        if self._collector_url is not None:
+            settings["SWACTOR_DIAG_COLLECTOR_URL"] = self._collector_url
+        return settings
+
+    def _environ(self) -> dict[str, str]:
+        return {**os.environ, **self._settings()}
 
     def _plan(self) -> Plan:
         run = ("--run-id", self.run_id)
@@ -206,7 +221,7 @@ class Demo:
                 RELAY: (*CLI, "relay", "--port", "0", *run),
             },
             nodes=self._node_files,
-            environ=self._environ({}),
+            environ=self._environ(),
             folder=ROOT,
             log_folder=self._logs,
         )
@@ -232,7 +247,23 @@ class Demo:
         files = {ORCHESTRATOR: NodeFile(config=orchestrator, secret_key=keys[0].secret)}
         for stage, key in zip(stages, keys[1:], strict=True):
             files[stage_name(stage.index)] = NodeFile(config=stage, secret_key=key.secret)
-        return {name: ("-m", EXAMPLE, "node", str(self._write(name, file))) for name, file in files.items()}
+        commands: dict[str, tuple[str, ...]] = {
+            name: ("-m", EXAMPLE, "node", str(self._write(name, file))) for name, file in files.items()
+        }
+        if options.by_hand is not None:
+            self._leave(stage_name(options.by_hand), commands.pop(stage_name(options.by_hand)))
+        return commands
+
+    def _leave(self, name: str, command: tuple[str, ...]) -> None:
+        """Leave a node to be started by hand: say how, with what its environment has to say."""
+        settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in self._settings().items())
+        self._screen.tell(f"{name} is yours to start, from {ROOT}, within {BY_HAND_JOIN_S:.0f} s:")
+        self._console.print(
+            f"{settings} {shlex.join((sys.executable, *command))}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
 
     def _stage_config(self, run: RunConfig, index: int) -> StageConfig:
         options = self._options

@@ -290,6 +290,25 @@ def test_the_summary_alone_tells_why_a_stage_produced_nothing(
 
 
 @pytest.mark.timeout(90)
+def test_a_stage_that_is_left_to_be_started_by_hand_is_waited_for_and_recorded(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start("--by-hand", "1", "Who are you?")
+    command = demo.wait_for(r"\nSWACTOR_DIAG_.* node \S+stage-1\.node").group().strip()
+    stage = subprocess.Popen(f"exec env {command}", shell=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        assert demo.wait() == 0, demo.text
+        stage.send_signal(signal.SIGINT)
+        assert stage.wait(timeout=30) == 0
+    finally:
+        stage.kill()
+    assert "Answered: 1 of 1" in demo.text
+    (by_hand,) = [node for node in demo.bundle().nodes if node.label == "stage-1"]
+    assert [record for record in by_hand.records if record.kind == "SubprocessSpawned"]
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
 def test_a_killed_orchestrator_leaves_a_bundle_that_was_never_finalized(
     start: Callable[..., DemoProcess],
 ) -> None:

@@ -1,28 +1,19 @@
-"""Train the small model: ``python -m examples.pipeline_inference.training.train``, 8 minutes of one core.
+"""What a training of the small model does: batches, the optimizer, the schedule, the file that is written.
 
-Owns: what a batch is, the optimizer, the schedule, and the file that is written.
-
-The shipped weights come again, byte for byte, from the seed, one BLAS thread, NumPy 2.4.6 and a processor for
-which its OpenBLAS takes the kernel SkylakeX. Another kernel sums in another order: after a few steps the last
-bits differ, after all of them the weights do, and are as good. ``--steps 3`` shows the first ones and writes
-nothing.
+How to run it, and when its result is the same byte for byte, is said in `__main__`.
 """
 
-import argparse
 import hashlib
 import math
-import os
 import sys
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported; how sums are cut is part of it
 
 import numpy as np
 from numpy.typing import NDArray
 
 from examples.pipeline_inference.model.config import SMALL
-from examples.pipeline_inference.model.small import END, WEIGHTS
+from examples.pipeline_inference.model.small import END
 from examples.pipeline_inference.training.differentiation import Array, Variable
 from examples.pipeline_inference.training.network import fresh_weights, surprise
 
@@ -168,19 +159,3 @@ def try_out(steps: int) -> None:
     for step in range(steps):
         sys.stdout.write(f"step {step}  loss {training.step():.6f}\n")
     sys.stdout.write(f"weights {training.digest()} NumPy {np.__version__}\n")
-
-
-def main() -> None:
-    """Do what the command line says."""
-    parser = argparse.ArgumentParser(description="Train the small model from its seed.")
-    parser.add_argument("path", type=Path, nargs="?", default=WEIGHTS, help="file for the weights")
-    parser.add_argument("--steps", type=int, help="only the first steps: print their losses, write nothing")
-    arguments = parser.parse_args()
-    if arguments.steps is None:
-        train(arguments.path)
-    else:
-        try_out(arguments.steps)
-
-
-if __name__ == "__main__":
-    main()
