@@ -1,9 +1,9 @@
 """Train the small model: ``python -m examples.pipeline_inference.training``, 8 minutes of one core.
 
-The shipped weights come again, byte for byte, from the seed: on any x86-64 processor with AVX2, with NumPy
-2.4.6 and the OpenBLAS of its wheel, with one thread and the one kernel that all these processors have. Another
-kernel sums in another order: after a few steps the last bits differ, after all of them the weights do, and are as
-good. ``--steps 3`` shows the first ones and writes nothing.
+The shipped weights come again from the seed, byte for byte: on any x86-64 processor with AVX2, with NumPy
+2.4.6 and the OpenBLAS of its wheel, with one thread and the one kernel that all these processors have.
+Another one sums in another order: after a few steps the last bits differ, after all of them the weights
+do, and are as good. ``--steps 3`` shows the first ones and writes nothing.
 """
 
 import argparse
