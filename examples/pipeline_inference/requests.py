@@ -98,6 +98,7 @@ class Requests:
         """Return all, those under way first."""
         return iter((*self._under_way.values(), *self._waiting.values()))
 
-    def remove(self, request_id: str) -> Ticket | None:
-        """Let go of a request and return it; None when it has ended already."""
-        return self._under_way.pop(request_id, None) or self._waiting.pop(request_id, None)
+    def remove(self, request_id: str) -> None:
+        """Let go of a request; nothing if it has ended already."""
+        self._under_way.pop(request_id, None)
+        self._waiting.pop(request_id, None)
