@@ -11,6 +11,7 @@ from sim.loop import NodeScheduler, VirtualLoop
 from sim.machine import NS_PER_TICK, Running
 from sim.streams import Substream
 from swactor.abc import Clock
+from swactor_process.events import SubprocessLeftBehind
 from swactor_process.spawner import Child, ChildListener
 from swactor_process.spec import ProcessSpec
 from swactor_process.surroundings import Surroundings
@@ -47,6 +48,11 @@ class Processes:
     def surroundings(self) -> Surroundings:
         """What is around the children; see `Surrounded.surroundings`."""
         return self._scripted.surroundings
+
+    @property
+    def left_behind(self) -> tuple[SubprocessLeftBehind, ...]:
+        """Nothing: a node that is killed here takes its children with it."""
+        return self._scripted.left_behind
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from swactor import SystemClock, SystemRandom, ThreadWatchdog
@@ -90,7 +91,8 @@ def production_ports(
 
     Args:
         environ: ``SWACTOR_DIAG_COLLECTOR_URL`` names the collector; without it nothing is shipped.
-            ``SWACTOR_DIAG_SPOOL_DIR`` names the folder of the spool.
+            ``SWACTOR_DIAG_SPOOL_DIR`` names the folder of the spool, ``SWACTOR_CHILDREN_FILE`` the file where
+            child processes are written down for the next boot.
         pid: of this process, which it is by default.
         transport: to the other nodes, if there are any.
         token: that the collector wants to see.
@@ -105,11 +107,12 @@ def production_ports(
     clock = SystemClock()
     url = environ.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
     spool = environ.get("SWACTOR_DIAG_SPOOL_DIR", "").strip()
+    children = environ.get("SWACTOR_CHILDREN_FILE", "").strip()
     proc, units = native_proc()
     return Ports(
         clock=clock,
         random=SystemRandom(),
-        spawner=default_spawner,
+        spawner=partial(default_spawner, children_file=Path(children) if children else None),
         proc=proc,
         units=units,
         sys=LinuxProc("/sys"),

@@ -25,7 +25,7 @@ from swactor.relay.events import RelaySessionClosed, RelaySessionOpened
 from swactor_diag.reachability import ReachabilityLog
 from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
 from swactor_diag.schema.snapshot import Reachability
-from swactor_process.events import SubprocessGivenUp, SubprocessSpawnFailed
+from swactor_process.events import SubprocessGivenUp, SubprocessLeftBehind, SubprocessSpawnFailed
 
 EVENTS_WAITING_MAX = 20_000
 """Events that may wait to be fetched; beyond it, half of the droppable ones go."""
@@ -44,6 +44,7 @@ LIFECYCLE: frozenset[type[Event]] = frozenset(
         RelaySessionStateChanged,
         SubprocessExited,
         SubprocessGivenUp,
+        SubprocessLeftBehind,
         SubprocessSpawnFailed,
         SubprocessSpawned,
         SwimTransition,

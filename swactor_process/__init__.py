@@ -3,8 +3,10 @@
 ``spawn_process(ctx, ProcessSpec(...), spawner=...)`` in the owning actor; then handle the notifications.
 """
 
+from swactor_process._children_file import ChildrenFileError
 from swactor_process._errors import InvalidSpecError, ProcessError
 from swactor_process.driver import ProcessActor, spawn_process
+from swactor_process.events import SubprocessLeftBehind
 from swactor_process.kept import ProcessFailedError, process_child
 from swactor_process.limits import Cgroup, CgroupPlace, Limits
 from swactor_process.linux import LinuxSpawner
@@ -64,6 +66,7 @@ __all__ = [
     "CgroupPlace",
     "Child",
     "ChildListener",
+    "ChildrenFileError",
     "Chunks",
     "CloseStdin",
     "ExitStatus",
@@ -107,6 +110,7 @@ __all__ = [
     "Stop",
     "StopResult",
     "Stream",
+    "SubprocessLeftBehind",
     "Surroundings",
     "TailOnly",
     "ToFile",

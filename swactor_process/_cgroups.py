@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from swactor_process._cgroup_paths import OWN, own_cgroup, parse_oom_kills, read_own
+from swactor_process._guardian_program import is_running
 from swactor_process.limits import Cgroup
 from swactor_process.spawner import OomEvidence
 
@@ -80,9 +81,14 @@ class Cgroups:
     """
 
     def __init__(
-        self, pid: int, *, root: Path | None = None, remove: Callable[[Path], None] = Path.rmdir
+        self,
+        pid: int,
+        start_time: int | None,
+        *,
+        root: Path | None = None,
+        remove: Callable[[Path], None] = Path.rmdir,
     ) -> None:
-        self._pid = pid
+        self._node = f"{PREFIX}-{pid}-{start_time or 0}"
         self._root = root
         self._remove = remove
         self._numbers = itertools.count(1)
@@ -133,16 +139,16 @@ class Cgroups:
 
     def _new_directory(self, root: Path) -> Path:
         while True:
-            path = root / f"{PREFIX}-{self._pid}-{next(self._numbers)}"
+            path = root / f"{self._node}-{next(self._numbers)}"
             with contextlib.suppress(FileExistsError):
                 path.mkdir()
                 return path
 
     def _remove_leftovers(self, root: Path) -> None:
-        """Remove the empty groups of nodes that are gone, an earlier one with our process id included."""
-        for path in itertools.islice(root.glob(f"{PREFIX}-*-*"), LEFTOVERS_MAX):
-            pid = path.name.split("-")[1]
-            if pid.isdigit() and (int(pid) == self._pid or not Path(f"/proc/{pid}").exists()):
+        """Remove the empty groups of nodes that are gone."""
+        for path in itertools.islice(root.glob(f"{PREFIX}-*-*-*"), LEFTOVERS_MAX):
+            pid, start_time, _ = path.name.removeprefix(f"{PREFIX}-").split("-", 2)
+            if pid.isdigit() and start_time.isdigit() and not is_running(int(pid), int(start_time)):
                 ChildCgroup(path, self._remove).remove()
 
 

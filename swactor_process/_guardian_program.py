@@ -28,7 +28,6 @@ NODE_PERIOD_MS = 1_000
 """How often the guard looks for its node where no descriptor tells the end of a process."""
 RECORD_BYTES = 40
 """Two decimal numbers of 64 bits at most, of which the first fits into 32."""
-BLANK_RECORD = b"\n".rjust(RECORD_BYTES)
 
 
 class Stat(NamedTuple):
@@ -62,6 +61,12 @@ def read_stat(pid: int) -> Stat | None:
             os.close(descriptor)
     except (OSError, ValueError):
         return None
+
+
+def is_running(pid: int, start_time: int) -> bool:
+    """Return whether the process that ``pid`` named at ``start_time`` still runs."""
+    stat = read_stat(pid)
+    return stat is not None and stat.start_time == start_time and stat.state not in DEAD
 
 
 def living_members(group: int) -> tuple[int, ...]:
@@ -107,8 +112,7 @@ def members_by_ps(group: int) -> tuple[int, ...]:
 
 def format_record(group: int, start_time: int | None) -> bytes:
     """Return the record of one group: its number and, if known, the start time of its leader."""
-    text = b"%d\n" % group if start_time is None else b"%d %d\n" % (group, start_time)
-    return text.rjust(RECORD_BYTES)
+    return b"%d\n" % group if start_time is None else b"%d %d\n" % (group, start_time)
 
 
 def parse_records(data: bytes) -> dict[int, int | None]:

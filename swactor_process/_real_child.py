@@ -19,6 +19,7 @@ from typing import NamedTuple, Self
 
 from swactor.abc import Loop
 from swactor_process._cgroups import Cgroups
+from swactor_process._children_file import ChildrenFile
 from swactor_process._confined import Confined
 from swactor_process._guardian_program import living_members, read_stat
 from swactor_process._launch import Launch, Outcome
@@ -27,6 +28,7 @@ from swactor_process._pipes import PipeReader, PipeWriter, Readables
 from swactor_process._refusals import explain
 from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
+from swactor_process.events import SubprocessLeftBehind
 from swactor_process.guardian import Guardian
 from swactor_process.limits import CgroupPlace
 from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, WriteOutcome
@@ -67,12 +69,23 @@ class RealSpawner(ABC):
     here, when this is the main thread. The orphan guard is one process; the first guarded child starts it.
 
     ``cgroup_root`` is the control group that may be divided among children with a `Cgroup`; unless given, it
-    is that of this node, or one above it that was delegated.
+    is that of this node, or one above it that was delegated. ``children_file`` is where children are written
+    down, so that the next boot with the same file recognises those that this one leaves behind.
+
+    Raises:
+        ChildrenFileError: ``children_file`` cannot be used, or another node that runs uses it.
     """
 
-    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
+    def __init__(
+        self, loop: Loop, *, cgroup_root: Path | None = None, children_file: Path | None = None
+    ) -> None:
         self._loop = loop
-        self._cgroups = Cgroups(os.getpid(), root=cgroup_root)
+        pid, stat = os.getpid(), read_stat(os.getpid())
+        start_time = None if stat is None else stat.start_time
+        self._children_file: ChildrenFile | None = None
+        if children_file is not None:
+            self._children_file = ChildrenFile(children_file, pid=pid, start_time=start_time)
+        self._cgroups = Cgroups(pid, start_time, root=cgroup_root)
         self._oom_counter = NodeOomCounter()
         self._guardian = Guardian(loop)
         self._start_times = StartTimes()
@@ -100,6 +113,7 @@ class RealSpawner(ABC):
             listener=listener,
             guardian=self._guardian,
             confined=confined,
+            children_file=self._children_file,
         )
         try:
             child.take(pipes, self._loop, self._readables())
@@ -127,9 +141,16 @@ class RealSpawner(ABC):
         """The process id of the orphan guard; None before the first guarded child and after `close`."""
         return self._guardian.pid
 
+    @property
+    def left_behind(self) -> tuple[SubprocessLeftBehind, ...]:
+        """See `Spawner.left_behind`; nothing without a ``children_file``."""
+        return () if self._children_file is None else self._children_file.left_behind
+
     def close(self) -> None:
         """End the orphan guard, and with it the groups of guarded children that still live."""
         self._guardian.close()
+        if self._children_file is not None:
+            self._children_file.close()
         self._cgroups.close()
         self._oom_counter.close()
 
@@ -154,6 +175,7 @@ class RealChild:
         listener: ChildListener,
         guardian: Guardian,
         confined: Confined,
+        children_file: ChildrenFile | None,
     ) -> None:
         self.pid, self.start_time = pid, start_time
         self.parent_pid = os.getpid()
@@ -161,6 +183,11 @@ class RealChild:
         self.loading = False
         self._guardian = guardian
         self._confined = confined
+        self._children_file = children_file
+        if children_file is not None:
+            place = confined.place
+            cgroup = None if place is None else place.path
+            children_file.add(pid, start_time, label=spec.label, cgroup=cgroup)
         self._launch: Launch | None = None
         self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
@@ -275,6 +302,8 @@ class RealChild:
         if not survivors:
             self._guardian.release(self.pid)
             self._confined.release()
+        if self._children_file is not None:
+            self._children_file.leave(self.pid, survivors)
         return survivors
 
     def pause(self, stream: Stream) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from swactor.abc import Clock, Scheduler
 from swactor_process._scripted_surroundings import ScriptedSurroundings
 from swactor_process._signals import HARMLESS, KILL
+from swactor_process.events import SubprocessLeftBehind
 from swactor_process.limits import CgroupPlace
 from swactor_process.spawner import (
     ChildListener,
@@ -121,7 +122,9 @@ class ScriptedSpawner:
         programs: Mapping[str, Program],
         parent_pid: int = 1,
         first_pid: int = FIRST_PID,
+        left_behind: tuple[SubprocessLeftBehind, ...] = (),
     ) -> None:
+        self.left_behind = left_behind
         self._loop, self._clock = loop, clock
         self._programs = programs
         self._parent_pid = parent_pid

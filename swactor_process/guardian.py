@@ -23,7 +23,8 @@ from pathlib import Path
 
 from swactor.abc import Loop
 from swactor_process import _guardian_program
-from swactor_process._guardian_program import BLANK_RECORD, RECORD_BYTES, format_record
+from swactor_process._guardian_program import RECORD_BYTES, format_record
+from swactor_process._slots import Slots
 
 STARTS_MAX = 4
 """A guard that keeps being killed is given up after this many starts: children report ``guarded`` false."""
@@ -71,7 +72,7 @@ class Guardian:
             return False
         self._starts += 1
         try:
-            self._guard = _Guard(self._loop, self._groups.descriptor, on_end=self._restart)
+            self._guard = _Guard(self._loop, self._groups.opened().descriptor, on_end=self._restart)
         except OSError as exc:
             log.warning("no orphan guard: children would outlive a node that is killed: %s", exc)
         return self._guard is not None
@@ -131,23 +132,20 @@ class _Guard:
 
 
 class _GroupList:
-    """The groups that exist: a file with a record of fixed length for each."""
+    """The groups that exist: a file with a record for each."""
 
     def __init__(self) -> None:
-        self._descriptor: int | None = None
-        self._places: dict[int, int] = {}
-        self._free: list[int] = []
+        self._slots: Slots | None = None
 
-    @property
-    def descriptor(self) -> int:
-        """The file, made when it is used first.
+    def opened(self) -> Slots:
+        """Return the file, made when it is used first.
 
         Raises:
             OSError: there is none to be had.
         """
-        if self._descriptor is None:
-            self._descriptor = _memory_file()
-        return self._descriptor
+        if self._slots is None:
+            self._slots = Slots(_memory_file(), RECORD_BYTES)
+        return self._slots
 
     def add(self, group: int, start_time: int | None) -> None:
         """Write ``group`` down, over what is there of an earlier one with that number.
@@ -155,27 +153,18 @@ class _GroupList:
         Raises:
             OSError: it could not be written.
         """
-        place = self._places.get(group)
-        if place is None:
-            place = self._free[-1] if self._free else len(self._places)
-        os.pwrite(self.descriptor, format_record(group, start_time), place * RECORD_BYTES)
-        if self._free and self._free[-1] == place:
-            self._free.pop()
-        self._places[group] = place
+        self.opened().put(group, format_record(group, start_time))
 
     def remove(self, group: int) -> None:
         """Strike ``group`` out, if it is there."""
-        place = self._places.pop(group, None)
-        if place is not None:
-            os.pwrite(self.descriptor, BLANK_RECORD, place * RECORD_BYTES)
-            self._free.append(place)
+        if self._slots is not None:
+            self._slots.strike(group)
 
     def close(self) -> None:
         """Forget all of it."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-        self._places, self._free = {}, []
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            os.close(slots.descriptor)
 
 
 def _memory_file() -> int:

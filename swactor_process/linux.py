@@ -16,8 +16,10 @@ from swactor_process._watches import Watches
 class LinuxSpawner(RealSpawner):
     """Starts real children, of which pidfds tell the exit; see `RealSpawner`."""
 
-    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
-        super().__init__(loop, cgroup_root=cgroup_root)
+    def __init__(
+        self, loop: Loop, *, cgroup_root: Path | None = None, children_file: Path | None = None
+    ) -> None:
+        super().__init__(loop, cgroup_root=cgroup_root, children_file=children_file)
         self._watches = Watches(loop)
 
     def _readables(self) -> Readables:

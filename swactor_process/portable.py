@@ -30,10 +30,12 @@ class PortableSpawner(RealSpawner):
         ProcessError: this Python cannot look at a child without reaping it: before 3.13 on macOS.
     """
 
-    def __init__(self, loop: Loop, *, cgroup_root: Path | None = None) -> None:
+    def __init__(
+        self, loop: Loop, *, cgroup_root: Path | None = None, children_file: Path | None = None
+    ) -> None:
         if not hasattr(os, "waitid"):
             raise ProcessError("child processes need os.waitid: on macOS there is one since Python 3.13")
-        super().__init__(loop, cgroup_root=cgroup_root)
+        super().__init__(loop, cgroup_root=cgroup_root, children_file=children_file)
 
     def _readables(self) -> Readables:
         return self._loop
@@ -57,16 +59,20 @@ class PortableSpawner(RealSpawner):
                     os.waitpid(child.pid, 0)
 
 
-def default_spawner(loop: Loop, *, cgroup_root: Path | None = None) -> LinuxSpawner | PortableSpawner:
+def default_spawner(
+    loop: Loop, *, cgroup_root: Path | None = None, children_file: Path | None = None
+) -> LinuxSpawner | PortableSpawner:
     """Return the best spawner there is here; on Linux since 5.3 one that needs no threads.
 
-    ``cgroup_root`` is the control group to divide among children, see `RealSpawner`.
+    ``cgroup_root`` is the control group to divide among children, ``children_file`` where they are written
+    down for the next boot; see `RealSpawner`.
 
     Raises:
+        ChildrenFileError: ``children_file`` cannot be used, or another node that runs uses it.
         ProcessError: there is none, see `PortableSpawner`.
     """
     best = LinuxSpawner if _has_pidfds() else PortableSpawner
-    return best(loop, cgroup_root=cgroup_root)
+    return best(loop, cgroup_root=cgroup_root, children_file=children_file)
 
 
 def _has_pidfds() -> bool:

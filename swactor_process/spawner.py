@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from swactor_process._errors import ProcessError
+from swactor_process.events import SubprocessLeftBehind
 from swactor_process.limits import CgroupPlace
 from swactor_process.spec import ProcessSpec, Stream
 
@@ -206,4 +207,9 @@ class Spawner(Protocol):
         Raises:
             SpawnError: nothing was started.
         """
+        ...
+
+    @property
+    def left_behind(self) -> tuple[SubprocessLeftBehind, ...]:
+        """What was recognised, when this was made, of the children of earlier boots; for the node to emit."""
         ...

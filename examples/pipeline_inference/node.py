@@ -160,6 +160,8 @@ async def run_stage(
     """
     async with running_node(ports, config.run, role="stage", index=config.index) as node:
         spawner = ports.spawner(node.system.loop)
+        for leftover in spawner.left_behind:
+            node.system.emit(leftover)
 
         def stage() -> Stage:
             return Stage(

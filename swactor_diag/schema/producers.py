@@ -13,7 +13,7 @@ from swactor.cluster.events import (
     SwimTransition,
 )
 from swactor.relay.events import RelaySessionClosed
-from swactor_process.events import SubprocessGivenUp, SubprocessSpawnFailed
+from swactor_process.events import SubprocessGivenUp, SubprocessLeftBehind, SubprocessSpawnFailed
 
 __all__ = [
     "DialErrorText",
@@ -23,6 +23,7 @@ __all__ = [
     "MemberState",
     "RelaySessionClosed",
     "SubprocessGivenUp",
+    "SubprocessLeftBehind",
     "SubprocessSpawnFailed",
     "SwimReason",
     "SwimTransition",

@@ -47,9 +47,10 @@ from swactor.cluster.transport import PeerAddress
 from swactor.cluster.transport.memory import MemoryHub
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.ports import Ports
+from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import Answer as SinkAnswer
 from swactor_diag.schema.submission import ClockStamp, Outgoing, RecordKind
-from swactor_process import ProcessSpec, Spawner, SpawnRole
+from swactor_process import ProcessSpec, Spawner, SpawnRole, SubprocessLeftBehind
 from swactor_process.testing import Exit, Program, Refusal, Say, Script, ScriptedSpawner
 
 STAGES = 3
@@ -73,13 +74,17 @@ def answer(prompt: str, *, tokens_max: int = 120) -> str:
 
 
 class KeepingSink:
-    """Takes everything, keeps what kind it was."""
+    """Takes everything, and keeps it."""
 
     def __init__(self) -> None:
-        self.kinds: list[RecordKind] = []
+        self.records: list[Outgoing] = []
+
+    @property
+    def kinds(self) -> list[RecordKind]:
+        return [record.kind for record in self.records]
 
     async def post(self, record: Outgoing) -> SinkAnswer:
-        self.kinds.append(record.kind)
+        self.records.append(record)
         return SinkAnswer(clock=ClockStamp(node_send_ms_echoed=0, collector_recv_ms=0, collector_send_ms=0))
 
     async def close(self) -> None:
@@ -105,6 +110,7 @@ class Pipeline:
         programs: dict[int, Program] | None = None,
         *,
         sink: Sink | None = None,
+        left_behind: tuple[SubprocessLeftBehind, ...] = (),
         fault: tuple[int, Fault] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -117,6 +123,7 @@ class Pipeline:
         self._clock = WorldClock(loop, 1_700_000_000_000)
         self._programs = programs or {}
         self._sink = sink
+        self._left_behind = left_behind
         self._fault = fault
         self._keys = [NodeKey(bytes([number + 1]) * 32) for number in range(STAGES + 1)]
         self._hub: MemoryHub | None = None
@@ -126,7 +133,9 @@ class Pipeline:
 
         def spawner(loop: Loop) -> Spawner:
             program = self._programs.get(number - 1, quick)
-            self.spawners[number - 1] = ScriptedSpawner(loop, self._clock, programs={"worker": program})
+            self.spawners[number - 1] = ScriptedSpawner(
+                loop, self._clock, programs={"worker": program}, left_behind=self._left_behind
+            )
             return self.spawners[number - 1]
 
         assert self._hub is not None
@@ -242,6 +251,17 @@ async def test_with_a_collector_each_node_ships_boot_events_and_snapshots_and_on
     assert counts[RecordKind.FINALIZE] == 1
     assert counts[RecordKind.EVENTS] > STAGES
     assert counts[RecordKind.SNAPSHOT] > STAGES
+
+
+async def test_fc_017_a_stage_reports_what_an_earlier_boot_has_left_behind() -> None:
+    sink = KeepingSink()
+    left = SubprocessLeftBehind(
+        label="worker-0", pid=7, start_time=9, child_alive=True, pids=(7, 8), alive=2, node_pid=5
+    )
+    assert await Pipeline(sink=sink, left_behind=(left,)).run("What is a probe?")
+    batches = [read_batch(record.body) for record in sink.records if record.kind is RecordKind.EVENTS]
+    events = [record.event for batch in batches for record in batch.records]
+    assert [event for event in events if isinstance(event, SubprocessLeftBehind)] == [left] * STAGES
 
 
 @pytest.mark.parametrize("stage", range(STAGES))

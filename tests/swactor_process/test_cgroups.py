@@ -8,6 +8,7 @@ import pytest
 
 from swactor_process import Cgroup, OomEvidence
 from swactor_process._cgroups import Cgroups
+from swactor_process._guardian_program import read_stat
 
 PID = 4_000_000
 """Above what the kernel gives to anybody."""
@@ -21,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def groups_below(root: Path) -> Cgroups:
-    return Cgroups(PID, root=root, remove=shutil.rmtree)
+    return Cgroups(PID, 77, root=root, remove=shutil.rmtree)
 
 
 def directories(root: Path) -> list[str]:
@@ -71,7 +72,7 @@ def test_a_group_goes_when_it_is_released_and_an_occupied_one_at_the_end(root: P
             raise OSError("busy")
         shutil.rmtree(path)
 
-    groups = Cgroups(PID, root=root, remove=remove)
+    groups = Cgroups(PID, 77, root=root, remove=remove)
     empty, held = groups.make(Cgroup()), groups.make(Cgroup())
     occupied.add(held.path)
 
@@ -86,13 +87,15 @@ def test_a_group_goes_when_it_is_released_and_an_occupied_one_at_the_end(root: P
 
 
 def test_groups_of_nodes_that_are_gone_are_removed_those_of_the_living_are_not(root: Path) -> None:
-    gone, alive, own, other = (
-        f"swactor-{PID - 1}-7",
-        f"swactor-{os.getpid()}-1",
-        f"swactor-{PID}-3",
+    stat = read_stat(os.getpid())
+    assert stat is not None
+    gone, alive, with_a_number_of_today, other = (
+        f"swactor-{PID - 1}-77-7",
+        f"swactor-{os.getpid()}-{stat.start_time}-1",
+        f"swactor-{os.getpid()}-{stat.start_time - 1}-1",
         "swactor-of-somebody-else",
     )
-    for name in (gone, alive, own, other):
+    for name in (gone, alive, with_a_number_of_today, other):
         (root / name).mkdir()
 
     made = groups_below(root).make(Cgroup())

@@ -2,13 +2,13 @@
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from swactor_process import ProcessOutput, Stop
 from swactor_process._guardian_program import (
-    BLANK_RECORD,
     RECORD_BYTES,
     format_record,
     is_same_group,
@@ -19,6 +19,7 @@ from swactor_process._guardian_program import (
     parse_stat,
     read_stat,
 )
+from swactor_process._slots import Slots
 from swactor_process.guardian import STARTS_MAX, Guardian
 
 from .conftest import Node, eventually, is_alive, python, sh
@@ -176,10 +177,16 @@ def test_a_process_may_call_itself_anything() -> None:
 
 
 def test_the_list_of_groups_has_records_of_one_length() -> None:
-    records = [format_record(2**32 - 1, 2**64 - 1), format_record(7, None), BLANK_RECORD]
+    with tempfile.TemporaryFile() as file:
+        slots = Slots(file.fileno(), RECORD_BYTES)
+        for group, start_time in ((2**32 - 1, 2**64 - 1), (8, 1), (7, None)):
+            slots.put(group, format_record(group, start_time))
+        slots.strike(8)
 
-    assert [len(record) for record in records] == [RECORD_BYTES] * 3
-    assert parse_records(b"".join(records)) == {2**32 - 1: 2**64 - 1, 7: None}
+        records = file.read()
+
+    assert len(records) == 3 * RECORD_BYTES
+    assert parse_records(records) == {2**32 - 1: 2**64 - 1, 7: None}
 
 
 def test_the_guard_skips_what_it_does_not_understand() -> None:

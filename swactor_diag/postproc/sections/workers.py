@@ -16,7 +16,7 @@ from swactor_diag.schema.events import (
     SubprocessExited,
     SubprocessSpawned,
 )
-from swactor_diag.schema.producers import SubprocessSpawnFailed
+from swactor_diag.schema.producers import SubprocessLeftBehind, SubprocessSpawnFailed
 
 TITLE = "Workers"
 
@@ -45,6 +45,7 @@ class _Child(Struct, kw_only=True):
     pid: int | None
     spawned_at_ms: int | None = None
     failed: SubprocessSpawnFailed | None = None
+    left_behind: SubprocessLeftBehind | None = None
     exited: SubprocessExited | None = None
     seen_running_ms: int | None = None
     heard: str | None = None
@@ -98,6 +99,10 @@ def _children(node: Node) -> list[_Child]:
             case SubprocessSpawnFailed() as event:
                 words = f"{event.errno_name} ({event.role} {event.path}): {event.message}"
                 children.append(_Child(label=event.label, pid=None, failed=event, last_words=words))
+            case SubprocessLeftBehind() as event:
+                children.append(
+                    _Child(label=event.label, pid=event.pid, left_behind=event, last_words=event.describe())
+                )
             case Custom(kind=kind) as event if kind.startswith(_LEGACY_PREFIX):
                 _hear(children, current, event)
             case _:
@@ -156,6 +161,8 @@ def _fate(child: _Child, node: Node) -> str:
     exited = child.exited
     if child.failed is not None:
         return "could not be started"
+    if child.left_behind is not None:
+        return "of an earlier boot, found alive"
     if exited is None:
         seen = child.seen_running_ms if child.seen_running_ms is not None else node.last_seen_ms
         return f"running at last sight ({moment(seen)})"

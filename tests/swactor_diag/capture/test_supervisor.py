@@ -25,10 +25,12 @@ from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
+    ChildrenFileError,
     LinuxSpawner,
     ProcessExited,
     ProcessSpec,
     ProcessStarted,
+    default_spawner,
     spawn_process,
 )
 
@@ -197,6 +199,15 @@ def test_production_ports_ship_only_where_a_collector_is_named(tmp_path: Path) -
     identity = identity_from_env(environ, "ab" * 32, clock=ports.clock, boot_id="b1")
     assert isinstance(open_spool(ports.spool_root, identity), DiskSpool)
     assert isinstance(open_spool(None, identity), MemorySpool)
+
+
+async def test_production_ports_write_children_down_where_the_environment_says(tmp_path: Path) -> None:
+    path = tmp_path / "children"
+    async with ActorSystem() as system:
+        with default_spawner(system.loop, children_file=path):
+            with pytest.raises(ChildrenFileError, match="uses it"):
+                production_ports({"SWACTOR_CHILDREN_FILE": f"{path} "}).spawner(system.loop)
+            assert production_ports({}).spawner(system.loop).left_behind == ()
 
 
 def test_a_spool_folder_that_cannot_be_used_does_not_keep_a_node_from_starting(

@@ -25,7 +25,7 @@ from swactor_diag.schema.producers import (
     GossipReceived,
 )
 from swactor_diag.schema.submission import Outgoing, RecordKind, batch_id
-from swactor_process.events import SubprocessSpawnFailed
+from swactor_process.events import SubprocessLeftBehind, SubprocessSpawnFailed
 
 START_MS = 1_779_720_000_000  # 2026-05-25 14:40:00 UTC
 GOLDEN = Path(__file__).parent / "golden"
@@ -360,6 +360,19 @@ def test_a_refused_start_and_last_words_are_shown(made: MadeRun) -> None:
     assert [row[5] for row in rows] == ["could not be started", "exited 1"]
     assert "ENOENT" in rows[0][6]
     assert rows[1][6] == "ValueError: bad weights"
+
+
+def test_what_an_earlier_boot_left_behind_is_shown(made: MadeRun) -> None:
+    left = SubprocessLeftBehind(
+        label="worker", pid=70, start_time=9, child_alive=False, pids=(71, 72), alive=2, node_pid=60
+    )
+    made.events(STAGES[0], left, at_s=1)
+
+    (row,) = cells(summary_of(made), "Workers")
+
+    assert (row[2], row[3], row[5]) == ("worker", "70", "of an earlier boot, found alive")
+    assert "process 60" in row[6]
+    assert "71, 72" in row[6]
 
 
 def test_a_node_that_fell_silent_is_marked(made: MadeRun) -> None:
