@@ -22,7 +22,7 @@ from swactor._events import Event
 from swactor._ids import ActorId, NodeId, parse_node_id
 from swactor._loop import running_loop
 from swactor._mailbox import MailboxPolicy, Overflow
-from swactor._messages import Down, ExitKind, ExitReason, Request
+from swactor._messages import Down, ExitKind, ExitReason, Request, WithReceipt
 from swactor._moments import (
     ActorFailed,
     ActorRestarted,
@@ -97,6 +97,7 @@ __all__ = [
     "SystemStatistics",
     "SystemStoppingError",
     "ThreadWatchdog",
+    "WithReceipt",
     "parse_node_id",
     "running_loop",
 ]

@@ -26,6 +26,7 @@ from swactor._messages import (
     Signal,
     Stop,
     TimerFired,
+    WithReceipt,
 )
 from swactor._ref import LocalRef
 from swactor._reply import Ask, Reply
@@ -345,7 +346,7 @@ class Cell(Life):
         ask, self.asked = self.asked, None
         if ask is not None:
             ask.fail(tellable(error, self.actor_id))
-        body = message.message if isinstance(message, (Ask, TimerFired)) else message
+        body = message.message if isinstance(message, (Ask, TimerFired, WithReceipt)) else message
         self.fail(error, message_type=type(body).__name__)
         if not isinstance(error, Exception):
             raise_if_for_the_process(error)

@@ -167,6 +167,11 @@ class Context(Generic[M]):
         """Call the timer ``key`` off; it does not fire any more, even if it is due already."""
         self._cell.timers.cancel(key)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the current message was asked, so that somebody waits for a reply."""
+        return self._cell.asked is not None
+
     def defer(self) -> Reply[Any]:
         """Take over the reply to the current message; the handler's return value is then ignored.
 

@@ -1,4 +1,4 @@
-"""What waits in a mailbox and is more than a message: an ask, a timer, the end of a drain, an interruption.
+"""What waits in a mailbox and is more than a message: an ask, a receipt, a timer, a drain, an interruption.
 
 Owns: how each is opened, answered, or buried when nobody will handle it. Plain messages come without one.
 Not here: which of them may be dropped (`_mailbox`), whose turn it is to open one (`_cell`, `_serving`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swactor._errors import ActorDeadError
-from swactor._messages import ASKED_TO_STOP, NOTHING, Drained, Interrupt, TimerFired
+from swactor._messages import ASKED_TO_STOP, NOTHING, Drained, Interrupt, TimerFired, WithReceipt
 from swactor._reply import Ask
 from swactor._signals import see_to_signals
 
@@ -24,6 +24,9 @@ def opened(cell: Cell, envelope: object) -> object:
             if not envelope.done:  # else the asker gave up, and needs no work done
                 cell.asked = envelope
                 return envelope.message
+        case WithReceipt():
+            envelope.left()
+            return envelope.message
         case TimerFired():
             if cell.timers.accept(envelope):
                 return envelope.message
@@ -48,5 +51,8 @@ def bury(cell: Cell, message: object) -> None:
     """A message that nobody will handle: fail its asker, or count it, unless only the runtime said it."""
     if isinstance(message, Ask):
         message.fail(ActorDeadError(cell.actor_id, str(cell.reason)))
+    elif isinstance(message, WithReceipt):
+        message.left()
+        cell.system.dead_letter(cell, message.message)
     elif not isinstance(message, TimerFired | Drained | Interrupt):
         cell.system.dead_letter(cell, message)

@@ -11,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from swactor._messages import Drained, Interrupt, TimerFired
+from swactor._messages import Drained, Interrupt, TimerFired, WithReceipt
 from swactor._reply import Ask
 
 if TYPE_CHECKING:
     from swactor.abc import Waiter
 
-KEPT: Final = frozenset({Ask, TimerFired, Drained, Interrupt})
+KEPT: Final = frozenset({Ask, TimerFired, Drained, Interrupt, WithReceipt})
 """What is not dropped to make room: somebody waits for it, or the actor's own rhythm depends on it."""
 
 
@@ -80,6 +80,8 @@ class Mailbox:
             return False
         else:
             self.dropped += 1
+            if type(message) is WithReceipt:
+                message.left()
         return True
 
     def _drop_oldest(self) -> bool:

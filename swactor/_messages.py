@@ -7,6 +7,7 @@ Not here: any behaviour; `_cell` acts on these.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -92,6 +93,21 @@ class Down(msgspec.Struct, frozen=True):
 
     ref: ActorRef[Any]
     reason: ExitReason
+
+
+class WithReceipt:
+    """A user message, and what its sender wants to know: that it is in the mailbox no more.
+
+    Told or sent like the message itself, of which alone the handler knows. ``left`` is called once, when the
+    message is about to be handled or has become a dead letter, and must not raise. So a sender can bound what
+    it has under way by more than a number of messages. Never dropped to make room; only within one system.
+    """
+
+    __slots__ = ("left", "message")
+
+    def __init__(self, message: object, left: Callable[[], None]) -> None:
+        self.message = message
+        self.left = left
 
 
 class TimerFired:

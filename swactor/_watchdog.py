@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 
 from swactor._cell import Cell
-from swactor._messages import TimerFired
+from swactor._messages import TimerFired, WithReceipt
 from swactor._moments import HandlerBlocked
 from swactor._reply import Ask
 
@@ -132,7 +132,7 @@ def _running(frame: FrameType) -> tuple[Cell | None, object]:
             local = here.f_locals
             if message is None:
                 found = next((local[name] for name in ("message", "envelope", "down") if name in local), None)
-                message = found.message if isinstance(found, Ask | TimerFired) else found
+                message = found.message if isinstance(found, Ask | TimerFired | WithReceipt) else found
             cell = local.get("cell", local.get("self"))
             if isinstance(cell, Cell):
                 return cell, message

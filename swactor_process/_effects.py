@@ -15,6 +15,8 @@ from swactor_process.spec import Stream
 class Timer(enum.Enum):
     """The timers of a session; setting one replaces its predecessor."""
 
+    __hash__ = object.__hash__  # by identity: looked up again and again
+
     RETRY = "retry"
     START = "start"
     READY = "ready"

@@ -26,7 +26,7 @@ from swactor_process.messages import (
     SpawnFailed,
 )
 from swactor_process.spawner import Child, SpawnError
-from swactor_process.spec import ProcessSpec, Stream
+from swactor_process.spec import ProcessSpec, Stream, pauses
 
 
 class Telling:
@@ -45,8 +45,13 @@ class Telling:
         # The serial is unique within the system; the token tells restarts and boots apart.
         spawn_id = f"{ctx.actor_id.serial}-{ctx.random.token(6).hex()}"
         self._name: _Name = {"process": ctx.ref, "spawn_id": spawn_id, "label": spec.label}
-        self._owner = Outbox(ctx.loop, owner, backlog_bytes=spec.backlog_bytes, on_level=on_level)
-        self._pausing = frozenset(spec.pausing())
+        self._owner = Outbox(
+            ctx.loop,
+            owner,
+            mailbox_bytes=spec.mailbox_bytes,
+            backlog_bytes=spec.backlog_bytes,
+            on_level=on_level,
+        )
         self._watchers = [Outbox(ctx.loop, watcher) for watcher in watchers]
 
     def started(self, child: Child) -> None:
@@ -66,30 +71,26 @@ class Telling:
 
     def output(self, effect: AnnounceOutput) -> None:
         """Tell lines of the child, as the policy of the stream says when the owner has no room."""
-        process, spawn_id = self._name["process"], self._name["spawn_id"]
-        give = self._way(effect.stream)
-        for line in effect.lines:
-            output = ProcessOutput(
-                process=process,
-                spawn_id=spawn_id,
-                stream=effect.stream,
-                line=line.data,
-                text=line.text,
-                part=line.part,
-                terminated=line.terminated,
-            )
-            give(output, len(line.data))
+        process, spawn_id, stream = self._name["process"], self._name["spawn_id"], effect.stream
+        outputs = [
+            ProcessOutput(process, spawn_id, stream, line.data, line.part, line.terminated)
+            for line in effect.lines
+        ]
+        self._give(stream, outputs, [len(line.data) for line in effect.lines])
 
     def chunks(self, effect: AnnounceChunks) -> None:
         """Tell bytes of the child, as the policy of the stream says when the owner has no room."""
-        process, spawn_id = self._name["process"], self._name["spawn_id"]
-        give = self._way(effect.stream)
-        for data in effect.chunks:
-            chunk = ProcessChunk(process=process, spawn_id=spawn_id, stream=effect.stream, data=data)
-            give(chunk, len(data))
+        process, spawn_id, stream = self._name["process"], self._name["spawn_id"], effect.stream
+        chunks = [ProcessChunk(process, spawn_id, stream, data) for data in effect.chunks]
+        self._give(stream, chunks, [len(data) for data in effect.chunks])
 
-    def _way(self, stream: Stream) -> Callable[[object, int], None]:
-        return self._owner.hold if stream in self._pausing else self._owner.offer
+    def _give(self, stream: Stream, outputs: list[Any], sizes: list[int]) -> None:
+        done = self._owner.pour(outputs, sizes)
+        if done == len(outputs):
+            return
+        give = self._owner.hold if pauses(self._spec.policy(stream)) else self._owner.offer
+        for output, n_bytes in zip(outputs[done:], sizes[done:], strict=True):
+            give(output, n_bytes)
 
     def bound(self) -> None:
         """Output is read whatever happens from now on, so it may be dropped."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
-from swactor import Actor, ActorRef, Context, ExitReason, NotAskedError, Reply
+from swactor import Actor, ActorRef, Context, ExitReason, Reply
 from swactor_process._life import Life
 from swactor_process.host import HostSurroundings
 from swactor_process.messages import CloseStdin, MarkReady, ProcessCommand, SendSignal, Stop, WriteStdin
@@ -136,7 +136,4 @@ class ProcessActor(Actor[_Message]):
 
 def reply_of(ctx: Context[Any]) -> Reply[Any] | None:
     """Take over the reply to the current message; None when it was told."""
-    try:
-        return ctx.defer()
-    except NotAskedError:
-        return None
+    return ctx.defer() if ctx.is_asked else None

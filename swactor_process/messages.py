@@ -39,21 +39,24 @@ class ProcessStarted(Struct, frozen=True, kw_only=True):
     """What became of the spec's `Cgroup`; None when it asks for none."""
 
 
-class ProcessOutput(Struct, frozen=True, kw_only=True):
+class ProcessOutput(Struct, frozen=True):
     """One line of the child, or one marked piece of an over-long line, without its newline."""
 
     process: ActorRef[ProcessCommand]
     spawn_id: str
     stream: Stream
     line: bytes
-    text: str
-    """``line`` for people: undecodable bytes are replaced."""
     part: LinePart
     terminated: bool
     """False: the stream ended here without a newline."""
 
+    @property
+    def text(self) -> str:
+        """``line`` for people: undecodable bytes are replaced. Decoded each time."""
+        return self.line.decode("utf-8", "replace")
 
-class ProcessChunk(Struct, frozen=True, kw_only=True):
+
+class ProcessChunk(Struct, frozen=True):
     """Bytes of the child as they came, for a stream with the `Chunks` policy."""
 
     process: ActorRef[ProcessCommand]

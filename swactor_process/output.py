@@ -1,14 +1,15 @@
 """Bytes of a child's stream to lines, and the last bytes of a stream. Pure.
 
-Owns: line borders, over-long lines, the unterminated rest, decoding for people, the bounded tail.
+Owns: line borders, over-long lines, the unterminated rest, the bounded tail.
 Not here: reading (see ``linux``), telling anybody (see ``driver``). Memory: one unfinished line of at most
 ``line_max_bytes`` plus the chunk at hand; a tail holds at most twice its limit.
 """
 
-import codecs
 import enum
 
 from msgspec import Struct
+
+CHARACTER_MAX_BYTES = 4
 
 
 class LinePart(enum.Enum):
@@ -20,72 +21,82 @@ class LinePart(enum.Enum):
     LAST = "last"
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """One line, or one piece of an over-long one, without its newline.
 
-    ``data`` are the child's own bytes; ``text`` shows them to people, undecodable ones replaced.
-    ``terminated`` is false for the rest that the child ended, or stopped being read, without a newline.
+    ``data`` are the child's own bytes. ``terminated`` is false for the rest that the child ended, or stopped
+    being read, without a newline.
     """
 
     data: bytes
-    text: str
     part: LinePart = LinePart.WHOLE
     terminated: bool = True
 
+    @property
+    def text(self) -> str:
+        """``data`` for people: undecodable bytes are replaced."""
+        return self.data.decode("utf-8", "replace")
+
 
 class LineSplitter:
-    """Cuts one stream into lines of at most ``line_max_bytes``."""
+    """Cuts one stream into lines of at most ``line_max_bytes``; a longer one not within a character."""
 
     def __init__(self, line_max_bytes: int) -> None:
         self._max = line_max_bytes
         self._rest = b""
         self._open_piece = False  # pieces of the line at hand went out already
-        self._decoder: codecs.IncrementalDecoder | None = None  # within a line that is too long
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines and pieces that ``data`` completes."""
-        *complete, rest = (self._rest + data).split(b"\n")
-        lines: list[Line] = []
-        for line in complete:
-            if len(line) <= self._max and not self._open_piece:
-                lines.append(Line(line, line.decode("utf-8", "replace")))
-            else:
-                lines.extend(self._pieces(line))
-        if len(rest) > self._max:
-            keep = len(rest) % self._max or self._max
-            lines.extend(
-                self._piece(rest[at : at + self._max]) for at in range(0, len(rest) - keep, self._max)
-            )
-            rest = rest[len(rest) - keep :]
-        self._rest = rest
-        return lines
+        complete = data.split(b"\n")
+        if self._rest:
+            complete[0] = self._rest + complete[0]
+        rest = complete.pop()
+        if not self._open_piece and (not complete or max(map(len, complete)) <= self._max):
+            lines = list(map(Line, complete))
+        else:
+            lines = [piece for line in complete for piece in self._pieces(line)]
+        pieces, self._rest = self._cut(rest)
+        return lines + pieces
 
     def end(self) -> list[Line]:
         """Return the unterminated rest, if there is any. The stream is over."""
         rest, self._rest = self._rest, b""
         if not rest and not self._open_piece:
             return []
-        if not self._open_piece:
-            return [Line(rest, rest.decode("utf-8", "replace"), terminated=False)]
         return [self._last_piece(rest, terminated=False)]
 
     def _pieces(self, line: bytes) -> list[Line]:
-        starts = range(0, max(len(line), 1), self._max)
-        pieces = [self._piece(line[at : at + self._max]) for at in starts[:-1]]
-        return [*pieces, self._last_piece(line[starts[-1] :], terminated=True)]
+        pieces, last = self._cut(line)
+        return [*pieces, self._last_piece(last, terminated=True)]
+
+    def _cut(self, line: bytes) -> tuple[list[Line], bytes]:
+        """Return pieces of ``line``, and the rest that is short enough."""
+        pieces: list[Line] = []
+        start = 0
+        while len(line) - start > self._max:
+            end = self._end_of_piece(line, start)
+            pieces.append(self._piece(line[start:end]))
+            start = end
+        return pieces, line[start:]
+
+    def _end_of_piece(self, line: bytes, start: int) -> int:
+        """Return where a piece ends that begins at ``start``: if possible not within a character."""
+        end = start + self._max
+        for place in range(end, max(start, end - CHARACTER_MAX_BYTES), -1):
+            if line[place] & 0xC0 != 0x80:
+                return place
+        return end
 
     def _piece(self, data: bytes) -> Line:
         part = LinePart.MIDDLE if self._open_piece else LinePart.FIRST
         self._open_piece = True
-        if self._decoder is None:
-            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return Line(data, self._decoder.decode(data), part)
+        return Line(data, part)
 
     def _last_piece(self, data: bytes, *, terminated: bool) -> Line:
-        decoder, self._decoder = self._decoder, None
-        text = data.decode("utf-8", "replace") if decoder is None else decoder.decode(data, final=True)
+        part = LinePart.LAST if self._open_piece else LinePart.WHOLE
         self._open_piece = False
-        return Line(data, text, LinePart.LAST, terminated)
+        return Line(data, part, terminated)
 
 
 class Tail:

@@ -30,7 +30,7 @@ from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
 from swactor_process._streams import StreamEffect, StreamReader
 from swactor_process.spawner import ExitStatus, SpawnError, SpawnRole, WriteOutcome
-from swactor_process.spec import ProcessSpec, Stream
+from swactor_process.spec import STREAMS, ProcessSpec, Stream
 from swactor_process.transitions import TIMER_INPUTS, TRANSITIONS, Input, State
 
 RETRY_DELAYS_S = (0.01, 0.03, 0.06)
@@ -250,7 +250,7 @@ class Session:
         status, exited_s = self._exit
         eof_reached = not self._open
         effects: list[Effect] = []
-        for stream in [stream for stream in Stream if stream in self._open]:
+        for stream in [stream for stream in STREAMS if stream in self._open]:
             effects += self._announce(self._streams[stream].end(), now_s)
         effects += [CancelTimer(timer) for timer in (Timer.QUIET, Timer.LINGER, Timer.GROUP)]
         effects.append(CloseChild())

@@ -20,6 +20,7 @@ from swactor_process.limits import Cgroup, Limits
 LINE_MAX_BYTES = 65_536
 CHUNK_MAX_BYTES = 65_536
 TAIL_BYTES = 8_192
+MAILBOX_BYTES = 4_194_304
 BACKLOG_BYTES = 262_144
 FILE_MAX_BYTES = 10_485_760
 FILE_KEEP = 3
@@ -31,6 +32,8 @@ PORT_MAX = 65_535
 class Stream(enum.Enum):
     """An output stream of a child."""
 
+    __hash__ = object.__hash__  # by identity, as they are compared: that of enum.Enum is in Python
+
     STDOUT = "stdout"
     STDERR = "stderr"
 
@@ -40,7 +43,7 @@ STREAMS = tuple(Stream)
 
 
 class WhenFull(enum.Enum):
-    """What happens to output that finds the owner's mailbox full."""
+    """What happens to output that finds the owner's mailbox full, of messages or of bytes."""
 
     DROP = "drop"
     """It is dropped and counted in `ProcessExited`; the child never waits for the owner."""
@@ -210,9 +213,10 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     loaded in time is given up (`SpawnRole.START_TIMEOUT`), and loading it never holds the event loop. Each of
     the three makes a start some 10 ms longer.
 
-    With `WhenFull.PAUSE`, ``backlog_bytes`` of output may wait before no more is read; each line or chunk
-    counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies without
-    stopping it.
+    ``mailbox_bytes`` of output lie in the owner's mailbox at most, and one line or chunk; above that it
+    counts as full. With `WhenFull.PAUSE`, ``backlog_bytes`` more may wait before no more is read. Each line
+    or chunk counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies
+    without stopping it.
     """
 
     program: str
@@ -228,6 +232,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     deadline_s: float = 10.0
     linger_s: float = 2.0
     tail_bytes: int = TAIL_BYTES
+    mailbox_bytes: int = MAILBOX_BYTES
     backlog_bytes: int = BACKLOG_BYTES
     stdin_buffer_bytes: int = STDIN_BUFFER_BYTES
     guarded: bool = True
@@ -252,7 +257,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
             _check_seconds(field, getattr(self, field))
         if self.start_timeout_s is not None:
             _check_period("start_timeout_s", self.start_timeout_s)
-        for field in ("tail_bytes", "backlog_bytes", "stdin_buffer_bytes"):
+        for field in ("tail_bytes", "mailbox_bytes", "backlog_bytes", "stdin_buffer_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidSpecError(field, "not negative")
         if _clash(self.stdout, self.stderr):
@@ -273,14 +278,17 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
 
     def piped(self) -> tuple[Stream, ...]:
         """Return the streams this node reads."""
-        return tuple([stream for stream in STREAMS if not isinstance(self.policy(stream), _NOT_READ)])
+        if isinstance(self.stdout, _NOT_READ):
+            return () if isinstance(self.stderr, _NOT_READ) else (Stream.STDERR,)
+        return (Stream.STDOUT,) if isinstance(self.stderr, _NOT_READ) else STREAMS
 
     def pausing(self) -> tuple[Stream, ...]:
         """Return the streams that are not read while their owner is behind."""
-        return tuple([stream for stream in STREAMS if _pauses(self.policy(stream))])
+        return tuple([stream for stream in STREAMS if pauses(self.policy(stream))])
 
 
-def _pauses(policy: Output) -> bool:
+def pauses(policy: Output) -> bool:
+    """Return whether a stream with ``policy`` waits for its owner."""
     return isinstance(policy, (Lines, Chunks)) and policy.when_full is WhenFull.PAUSE
 
 

@@ -14,6 +14,8 @@ from swactor_process._effects import Timer
 class State(enum.Enum):
     """Where the child is in its life."""
 
+    __hash__ = object.__hash__  # by identity: looked up again and again
+
     STARTING = "starting"
     LOADING = "loading"
     """There is a process, but the program is not loaded."""
@@ -27,6 +29,8 @@ class State(enum.Enum):
 
 class Input(enum.Enum):
     """What can happen."""
+
+    __hash__ = object.__hash__  # by identity: looked up again and again
 
     SPAWNED = enum.auto()
     LOADING_BEGAN = enum.auto()

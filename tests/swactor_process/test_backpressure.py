@@ -76,10 +76,10 @@ class Bench:
         self.system, self.spawner = system, spawner
         self.watcher = Watcher()
 
-    async def start(self, spec: ProcessSpec, spawner: Spawner | None = None) -> Slow:
+    async def start(self, spec: ProcessSpec, spawner: Spawner | None = None, *, capacity: int = 4) -> Slow:
         watching = await self.system.spawn(self.watcher)
         slow = Slow(spec, spawner or self.spawner, (watching,))
-        await self.system.spawn(slow, mailbox=MailboxPolicy(capacity=4))
+        await self.system.spawn(slow, mailbox=MailboxPolicy(capacity=capacity))
         return slow
 
     async def exit_seen(self, *, timeout_s: float) -> ProcessExited:
@@ -94,6 +94,55 @@ async def bench() -> AsyncIterator[Bench]:
         with LinuxSpawner(system.loop) as spawner:
             yield Bench(system, spawner)
             await system.shutdown()
+
+
+LONG_LINES = "head -c 60000 /dev/zero | tr '\\0' x > {0}; echo >> {0}; for i in $(seq 100); do cat {0}; done"
+
+
+async def test_fc_008_a_mailbox_of_any_capacity_takes_only_so_many_bytes(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """A hundred lines of 60,000 bytes for an owner that is busy, with room for 10,000 messages."""
+    script = LONG_LINES.format(tmp_path / "line")
+    slow = await bench.start(sh(script, mailbox_bytes=1_000_000), capacity=10_000)
+
+    exited = await bench.exit_seen(timeout_s=10.0)
+    slow.gate.set()
+    await slow.exited()
+
+    held_bytes = 60_000 * len(slow.lines())
+    assert 800_000 < held_bytes <= 1_000_000
+    assert exited.dropped_bytes == 6_000_000 - held_bytes
+    assert exited.dropped_lines == 100 - len(slow.lines())
+
+
+async def test_fc_008_a_child_waits_for_an_owner_with_room_for_messages_but_not_for_bytes(
+    bench: Bench, tmp_path: Path
+) -> None:
+    mark = tmp_path / "written"
+    script = f"{LONG_LINES.format(tmp_path / 'line')}; touch {mark}"
+    slow = await bench.start(
+        sh(script, stdout=PAUSING, mailbox_bytes=200_000, backlog_bytes=0), capacity=10_000
+    )
+    await eventually(lambda: bool(slow.heard))
+    await never(mark.exists)
+
+    slow.gate.set()
+    exited = await slow.exited()
+
+    assert (len(slow.lines()), exited.dropped_lines) == (100, 0)
+
+
+async def test_one_line_is_always_taken_and_the_next_ones_when_the_owner_has_come_so_far(
+    bench: Bench,
+) -> None:
+    slow = await bench.start(sh("seq 1 2000", stdout=PAUSING, mailbox_bytes=0), capacity=10_000)
+    slow.gate.set()
+
+    exited = await slow.exited()
+
+    assert slow.lines() == [str(number) for number in range(1, 2001)]
+    assert exited.dropped_lines == 0
 
 
 async def never(spoken: Any) -> None:
