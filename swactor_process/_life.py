@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from swactor import ActorRef, Context, Reply
@@ -83,7 +84,7 @@ class Life:
         self._session = Session(spec)
         self._files = OutputFiles(spec, surroundings)
         self._prober = Prober(spec, surroundings, self._probed)
-        self._telling = Telling(ctx, spec, owner=owner, watchers=watchers, on_level=self._level_changed)
+        self._owner, self._watchers = owner, watchers
         self._on_broken = on_broken
         self._child: Child | None = None
         self._timers: dict[Timer, tuple[int, Cancellable]] = {}
@@ -97,6 +98,17 @@ class Life:
         self._exited_at_ms = 0
         self._last: ProcessExited | SpawnFailed | None = None
         self._settled: Waiter[None] = self._loop.waiter()
+
+    @cached_property
+    def _telling(self) -> Telling:
+        # Made when there is something to tell: the child need not wait for it.
+        return Telling(
+            self._ctx,
+            self._spec,
+            owner=self._owner,
+            watchers=self._watchers,
+            on_level=self._level_changed,
+        )
 
     @property
     def over(self) -> bool:

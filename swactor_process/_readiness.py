@@ -70,6 +70,8 @@ class ReadinessWatch:
 
     def end_waiting(self) -> list[Effect]:
         """Have no deadline any more, and ask nobody. A line that was written by then still counts."""
+        if self._rule is None:
+            return []
         probed, self._probed = self._probed, None
         probing: list[Effect] = [] if probed is None else [CancelTimer(Timer.PROBE), StopProbing()]
         return [CancelTimer(Timer.READY), *probing]

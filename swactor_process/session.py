@@ -60,10 +60,9 @@ class Session:
         self._started_s = 0.0
         self._exit: tuple[ExitStatus, float] | None = None
         self._asked_for = False
-        self._lingered = False
-        piped = spec.piped()
-        self._open = set(piped)
-        self._streams = {stream: StreamReader(spec, stream) for stream in piped}
+        self._lingers = self._lingered = False
+        self._open: set[Stream] = set()
+        self._streams: dict[Stream, StreamReader] = {}
         self._pausing = Pausing(spec)
         self._readiness = ReadinessWatch(spec.readiness)
 
@@ -86,6 +85,10 @@ class Session:
         if not self._accepts(Input.SPAWNED):
             return []
         self._started_s = now_s
+        # Not before: what is done up to the start, the child has to wait for.
+        for stream in self._spec.piped():
+            self._open.add(stream)
+            self._streams[stream] = StreamReader(self._spec, stream)
         effects = [
             *self._end_start_timer(),
             AnnounceStarted(),
@@ -233,18 +236,26 @@ class Session:
             return []
         self._exit = (status, now_s)
         self._asked_for = self._stopping.asked or status.signal in self._signals
-        effects = [*self._readiness.end_waiting(), CancelTimer(Timer.GRACE), CancelTimer(Timer.DEADLINE)]
+        effects = self._readiness.end_waiting()
         if self._stopping.asked:
-            effects.append(SignalGroup(KILL))
+            effects += [CancelTimer(Timer.GRACE), CancelTimer(Timer.DEADLINE), SignalGroup(KILL)]
         effects += self._pausing.end()
-        effects.append(SetTimer(Timer.LINGER, self._spec.linger_s))
-        effects.append(SetTimer(Timer.QUIET, QUIET_S) if self._open else CheckGroup())
+        if self._open:
+            return [*effects, self._linger(), SetTimer(Timer.QUIET, QUIET_S)]
+        effects.append(CheckGroup())
         return effects
+
+    def _linger(self) -> Effect:
+        self._lingers = True
+        return SetTimer(Timer.LINGER, self._spec.linger_s)
 
     def on_group(self, survivors: tuple[int, ...], now_s: float) -> list[Effect]:
         """Say the last word; a group that was killed gets until the end of the linger time to be gone."""
         if survivors and self._stopping.asked and not self._lingered:
-            return [SetTimer(Timer.GROUP, GROUP_CHECK_S)] if self.state is State.DRAINING else []
+            if self.state is not State.DRAINING:
+                return []
+            again: list[Effect] = [SetTimer(Timer.GROUP, GROUP_CHECK_S)]
+            return again if self._lingers else [self._linger(), *again]
         if not self._accepts(Input.DRAINED) or self._exit is None:
             return []
         status, exited_s = self._exit
@@ -252,7 +263,8 @@ class Session:
         effects: list[Effect] = []
         for stream in [stream for stream in STREAMS if stream in self._open]:
             effects += self._announce(self._streams[stream].end(), now_s)
-        effects += [CancelTimer(timer) for timer in (Timer.QUIET, Timer.LINGER, Timer.GROUP)]
+        if self._lingers:
+            effects += [CancelTimer(timer) for timer in (Timer.QUIET, Timer.LINGER, Timer.GROUP)]
         effects.append(CloseChild())
         effects.append(
             AnnounceExited(

@@ -77,7 +77,6 @@ def test_stop_is_term_then_kill_then_still_alive() -> None:
     session = running()
 
     assert stop(session) == [
-        CancelTimer(Timer.READY),
         TERM,
         SetTimer(Timer.DEADLINE, 10.0),
         SetTimer(Timer.GRACE, 5.0),
