@@ -155,7 +155,7 @@ class Limit(Way):
                 lines += len(data.split(b"\n"))
 
         began_s = now()
-        child, descriptor = self._writing(command)
+        child, descriptor = self.writing(command)
         loop.add_reader(descriptor, read)
         took_s = await ended
         os.close(descriptor)
@@ -163,7 +163,8 @@ class Limit(Way):
         return took_s
 
     @staticmethod
-    def _writing(command: Command) -> tuple[subprocess.Popen[bytes], int]:
+    def writing(command: Command) -> tuple[subprocess.Popen[bytes], int]:
+        """Start; return the child and the end of the pipe that it writes to."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         child = subprocess.Popen(command, stdout=writing, start_new_session=True)

@@ -10,7 +10,7 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any
 
-from benches.children import Command, Limit, StartCost, Way, now
+from benches.children import READ_BYTES, Command, Limit, StartCost, Way, now
 from swactor import Actor, ActorRef, ActorSystem, Context, MailboxPolicy
 from swactor_process import (
     Chunks,
@@ -144,6 +144,8 @@ class BareOwner(Actor[Any]):
 
     def on_message(self, ctx: Context[Any], message: Any) -> object:
         match message:
+            case bytes():
+                pass
             case "exited":
                 self.told()
             case ActorRef():
@@ -161,7 +163,8 @@ class Floor(Way):
     async def open(self) -> None:
         self._system = await ActorSystem().__aenter__()
         self._owner = BareOwner()
-        self._ref: ActorRef[Any] = await self._system.spawn(self._owner)
+        room = MailboxPolicy(capacity=1_000_000)
+        self._ref: ActorRef[Any] = await self._system.spawn(self._owner, mailbox=room)
 
     async def close(self) -> None:
         await self._system.__aexit__(None, None, None)
@@ -175,6 +178,31 @@ class Floor(Way):
         began_s = now()
         self._ref.tell((command, streams))
         return await ended
+
+    async def read(self, command: Command) -> float:
+        """Read, cut into lines, and tell each line to an actor, as it is: no driver has less to do a line."""
+        loop = asyncio.get_running_loop()
+        ended: Future[float] = loop.create_future()
+        self._owner.told = lambda: ended.set_result(now() - began_s)
+
+        def read() -> None:
+            try:
+                data = os.read(descriptor, READ_BYTES)
+            except BlockingIOError:
+                return
+            for line in data.split(b"\n"):
+                self._ref.tell(line)
+            if not data:
+                loop.remove_reader(descriptor)
+                self._ref.tell("exited")
+
+        began_s = now()
+        child, descriptor = Limit.writing(command)
+        loop.add_reader(descriptor, read)
+        took_s = await ended
+        os.close(descriptor)
+        Limit.reap(child)
+        return took_s
 
     async def kill(self, command: Command) -> float:
         loop = asyncio.get_running_loop()

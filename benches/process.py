@@ -64,7 +64,8 @@ figure   the median of {slices} slices and their quartiles; a slice is {starts} 
 held     the longest time that the loop does not look for events, from the request to the news of the exit
 busy     all the time in which it does not, in between
 told     when an actor's handler, or what awaits the process, knows
-floor    an actor that owns another one, which does what the limit does and nothing else"""
+floor    an actor that owns another one, which does what the limit does and nothing else;
+         of output, a loop that cuts lines and tells each to an actor, as it is"""
 HEADINGS = {
     "start": "START of a child that ends at once: how many times as long; less is better",
     "kill": "KILL of a child that would stay: how many times as long; less is better",
@@ -127,7 +128,7 @@ async def output(run: Run) -> list[Row]:
         async def slice_of(way: Way) -> list[float]:
             return [await way.read(command)]
 
-        keys = ("driver", "limit", "chunks", "lines", "asyncio")
+        keys = ("driver", "limit", "chunks", "lines", "floor", "asyncio")
         (costs,) = await _alternate(reading, keys, slice_of)
     in_chunks = {"driver": costs.pop("chunks"), "limit": costs["limit"]}
     return [

@@ -238,7 +238,8 @@ class Life:
             case SetTimer():
                 self._set_timer(effect)
             case StartChild():
-                self._start_child()
+                # In a turn of the loop of its own: what the kernel does for it takes long enough.
+                self._loop.call_soon(self._start_child)
             case WriteFile():
                 self._write_file(effect)
             case ProbeReadiness():
@@ -265,10 +266,10 @@ class Life:
             self._files.open()
             self._child = self._spawner.spawn(self._spec, self)
         except SpawnError as error:
-            self._perform(self._session.on_refused(error))
+            self._react(self._session.on_refused(error))
         else:
             loading = self._child.loading
-            self._perform(self._session.on_loading() if loading else self._session.on_spawned(self._now_s()))
+            self._react(self._session.on_loading() if loading else self._session.on_spawned(self._now_s()))
 
     def _command_child(
         self,

@@ -31,7 +31,7 @@ from swactor_process._start_times import StartTimes
 from swactor_process.events import SubprocessLeftBehind
 from swactor_process.guardian import Guardian
 from swactor_process.limits import CgroupPlace
-from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, WriteOutcome
+from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import Lines, ProcessSpec, Stream
 
 
@@ -65,8 +65,9 @@ def look_for_exit(pid: int, *, wait: bool = False) -> Ended | None:
 class RealSpawner(ABC):
     """Starts real children. Create it on the loop's thread; close it when no child is left.
 
-    A process that was started with SIGCHLD ignored would lose every exit status; the default is restored
-    here, when this is the main thread. The orphan guard is one process; the first guarded child starts it.
+    Once closed it starts nothing any more. A process that was started with SIGCHLD ignored would lose every
+    exit status; the default is restored here, when this is the main thread. The orphan guard is one process;
+    the first guarded child starts it.
 
     ``cgroup_root`` is the control group that may be divided among children with a `Cgroup`; unless given, it
     is that of this node, or one above it that was delegated. ``children_file`` is where children are written
@@ -80,6 +81,7 @@ class RealSpawner(ABC):
         self, loop: Loop, *, cgroup_root: Path | None = None, children_file: Path | None = None
     ) -> None:
         self._loop = loop
+        self._closed = False
         pid, stat = os.getpid(), read_stat(os.getpid())
         start_time = None if stat is None else stat.start_time
         self._children_file: ChildrenFile | None = None
@@ -95,6 +97,13 @@ class RealSpawner(ABC):
 
     def spawn(self, spec: ProcessSpec, listener: ChildListener) -> "RealChild":
         """See `Spawner.spawn`. Blocks until the program, or the launcher, is loaded: about 0.3 ms."""
+        if self._closed:
+            raise SpawnError(
+                errno_name="ECANCELED",
+                role=SpawnRole.STOPPED,
+                path=spec.program,
+                hint="the spawner is closed",
+            )
         pipes = ChildPipes()
         confined = Confined.of(spec.cgroup, self._cgroups, self._oom_counter)
         began_ns = self._start_times.now_ns()
@@ -148,6 +157,7 @@ class RealSpawner(ABC):
 
     def close(self) -> None:
         """End the orphan guard, and with it the groups of guarded children that still live."""
+        self._closed = True
         self._guardian.close()
         if self._children_file is not None:
             self._children_file.close()

@@ -169,7 +169,7 @@ class Session:
         if not self._accepts(Input.STDIN_ASKED):
             return [AnswerWrite(ticket, WriteOutcome.CHILD_GONE)]
         if self.state in BEFORE_THE_START:
-            if self._queued_bytes + len(data) > self._spec.stdin_buffer_bytes:
+            if self._queued_bytes and self._queued_bytes >= self._spec.stdin_buffer_bytes:
                 return [AnswerWrite(ticket, WriteOutcome.BUFFER_FULL)]
             self._queued_bytes += len(data)
         return self._now_or_queued(WriteChild(data, ticket))

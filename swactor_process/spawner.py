@@ -64,7 +64,7 @@ class SpawnRole(enum.Enum):
     START_TIMEOUT = "start_timeout"
     """The program was not loaded within `ProcessSpec.start_timeout_s`."""
     STOPPED = "stopped"
-    """A stop was asked for before the program was loaded."""
+    """A stop was asked for before the program was loaded, or the spawner was closed."""
     UNKNOWN = "unknown"
 
 

@@ -190,6 +190,7 @@ async def test_a_scripted_child_waits_too(bench: Bench) -> None:
     )
     spec = ProcessSpec(program="p", label="child", stdout=PAUSING, backlog_bytes=10_000)
     slow = await bench.start(spec, spawner)
+    await eventually(lambda: bool(slow.heard))
     await never(lambda: spawner.living() == ())
 
     slow.gate.set()

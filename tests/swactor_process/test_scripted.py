@@ -116,6 +116,7 @@ async def test_a_script_answers_lines_one_after_the_other(system: ActorSystem) -
         yield Say(line + b": two\n", after_s=0.02)
 
     owned, spawner = await own(system, lambda _: Script(on_line=answer))
+    await owned.started()
     assert spawner.living()[0].spec.label == "child"
 
     owned.process.tell(WriteStdin(b"a\nb\n"))
@@ -160,7 +161,7 @@ async def test_fc_008_a_full_mailbox_loses_output_but_no_lifecycle_notification(
     )
     busy = Busy(spawner, gate.wait)
     await system.spawn(busy, mailbox=MailboxPolicy(capacity=2))
-    await eventually(lambda: spawner.living() == ())
+    await eventually(lambda: bool(busy.heard) and spawner.living() == ())
 
     gate.set(None)
     await eventually(lambda: bool(busy.heard) and isinstance(busy.heard[-1], ProcessExited))

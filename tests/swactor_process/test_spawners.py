@@ -20,7 +20,7 @@ from swactor_process.testing import (
     StandardPrograms,
 )
 
-from .conftest import sh
+from .conftest import Node, sh
 
 
 def _standard(refused: tuple[Refused, ...]) -> StandardPrograms:
@@ -103,6 +103,19 @@ def name(check: Check) -> str:
 @pytest.mark.parametrize("check", [*SPAWNER_CHECKS, *REAL_CHECKS], ids=name)
 async def test_real_children_keep_the_promise(check: Check, real: SpawnerSetup) -> None:
     await check(real)
+
+
+async def test_a_spawner_that_is_closed_starts_nothing_any_more(
+    real: SpawnerSetup, system: ActorSystem
+) -> None:
+    assert isinstance(real.spawner, LinuxSpawner | PortableSpawner)
+    real.spawner.close()
+
+    owned = await Node(system, real.spawner).start(sh("true"))
+
+    failed = await owned.failed()
+    assert (failed.errno_name, failed.role) == ("ECANCELED", SpawnRole.STOPPED)
+    assert real.spawner.guardian_pid is None
 
 
 @pytest.mark.parametrize("check", SPAWNER_CHECKS, ids=name)

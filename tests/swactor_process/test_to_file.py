@@ -128,6 +128,7 @@ async def _scripted(script: Script, failing: dict[str, str], **changes: Any) -> 
         spawner = ScriptedSpawner(system.loop, system.clock, programs={"p": lambda _: script})
         owned = Owned()
         await system.spawn(Owner(owned, ProcessSpec(program="p", label="child", **changes), spawner, ()))
+        await owned.started()
         for path, errno_name in failing.items():
             spawner.surroundings.fail_writing(path, errno_name)
         await owned.exited()
