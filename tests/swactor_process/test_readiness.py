@@ -79,6 +79,7 @@ async def test_the_first_line_meets_the_empty_pattern(node: Node) -> None:
 async def test_a_port_that_accepts_connections_is_ready(node: Node, port: int) -> None:
     rule = ReadyOnPort(port, every_s=0.02)
     owned = await node.start(python("listening.py", str(port), readiness=rule))
+    await owned.started()
     await never(owned, ProcessReady)
 
     owned.process.tell(WriteStdin(b"go\n"))
