@@ -21,16 +21,16 @@ class NodeOomCounter:
         self._cgroups = read_own("cgroup", self._own)
         self._descriptor = self._open()
 
-    def read(self) -> int | None:
-        """Return the counter now; None when it cannot be read. Some microseconds."""
-        return None if self._descriptor is None else parse_oom_kills(_read(self._descriptor))
+    def read(self) -> bytes:
+        """Return what the counter's file says now, empty when nothing: few will ever want to know."""
+        return b"" if self._descriptor is None else _read(self._descriptor)
 
-    def since(self, before: int | None) -> OomEvidence | None:
-        """Return how much it has gone up since it was ``before``; None when that says nothing.
+    def since(self, then: bytes) -> OomEvidence | None:
+        """Return how much the counter has gone up since its file said ``then``; None when that says nothing.
 
         A node that was moved since then is in another group than its child.
         """
-        now = self.read()
+        before, now = parse_oom_kills(then), parse_oom_kills(self.read())
         if now is None or before is None or now < before or read_own("cgroup", self._own) != self._cgroups:
             return None
         return OomEvidence(now - before, own_cgroup=False)

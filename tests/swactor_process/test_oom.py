@@ -190,7 +190,6 @@ def test_evidence_is_the_change_of_the_counter(tmp_path: Path) -> None:
     own = FakeOwn(tmp_path)
     counter = NodeOomCounter(own.proc)
     before = counter.read()
-    assert before == 5
     assert counter.since(before) == OomEvidence(0, own_cgroup=False)
 
     own.count(7)
@@ -204,7 +203,7 @@ def test_there_is_no_evidence_where_the_counter_says_nothing_of_the_child(tmp_pa
     own = FakeOwn(tmp_path)
     counter = NodeOomCounter(own.proc)
     before = counter.read()
-    assert counter.since(None) is None
+    assert counter.since(b"") is None
     own.count(4)
     assert counter.since(before) is None
     own.count(9)
@@ -214,7 +213,7 @@ def test_there_is_no_evidence_where_the_counter_says_nothing_of_the_child(tmp_pa
     assert counter.since(before) is None
 
     nowhere = NodeOomCounter(tmp_path / "no-proc")
-    assert nowhere.read() is None
+    assert nowhere.read() == b""
     assert nowhere.since(nowhere.read()) is None
 
 
