@@ -238,7 +238,7 @@ class Life:
             case SetTimer():
                 self._set_timer(effect)
             case StartChild():
-                # In a turn of the loop of its own: what the kernel does for it takes long enough.
+                # In another turn of the loop: what the kernel does for it takes long enough.
                 self._loop.call_soon(self._start_child)
             case WriteFile():
                 self._write_file(effect)

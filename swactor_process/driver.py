@@ -32,7 +32,9 @@ def spawn_process(
     watchers: tuple[ActorRef[Any], ...] = (),
     surroundings: Surroundings | None = None,
 ) -> ActorRef[ProcessCommand]:
-    """Start ``spec`` as a child of the calling actor; return the address that takes commands.
+    """Have ``spec`` started as a child of the calling actor; return the address that takes commands.
+
+    The start itself comes in a later turn of the event loop; commands until then wait for it.
 
     ``owner`` (the caller, unless given) hears every `ProcessNotification`. ``watchers`` hear
     `ProcessStarted` and `ProcessExited` only, exactly once too: for whoever must know of the exit even
