@@ -76,7 +76,8 @@ class Outbox:
 
         Not all, or none, when the mailbox is full. To offer each by itself takes twice as long.
         """
-        if self._waiting or not self._has_room(sum(sizes) + len(sizes) * OUTPUT_COST_BYTES):
+        cost_bytes = sum(sizes) + len(sizes) * OUTPUT_COST_BYTES
+        if self._waiting or self._there_bytes + cost_bytes > self._mailbox_bytes:
             return 0
         tell, done = self._target.tell, 0
         try:
@@ -123,7 +124,7 @@ class Outbox:
         return True
 
     def _has_room(self, cost_bytes: int) -> bool:
-        """Whether so much output more may lie there; when nothing does, anything may."""
+        """Whether one more output may lie there; any may while no receipt is awaited."""
         return not self._receipts or self._there_bytes + cost_bytes <= self._mailbox_bytes
 
     def _count(self, cost_bytes: int, due: int) -> None:

@@ -27,6 +27,7 @@ from swactor_process import (
     WhenFull,
     spawn_process,
 )
+from swactor_process._outbox import OUTPUT_COST_BYTES
 from swactor_process.testing import Exit, Say, Script, ScriptedSpawner
 
 from .conftest import eventually, is_alive, sh
@@ -114,6 +115,17 @@ async def test_fc_008_a_mailbox_of_any_capacity_takes_only_so_many_bytes(
     assert 800_000 < held_bytes <= 1_000_000
     assert exited.dropped_bytes == 6_000_000 - held_bytes
     assert exited.dropped_lines == 100 - len(slow.lines())
+
+
+async def test_fc_008_what_a_line_takes_besides_its_bytes_counts_too(bench: Bench) -> None:
+    slow = await bench.start(sh("yes '' | head -n 300000", mailbox_bytes=1_000_000), capacity=1_000_000)
+
+    exited = await bench.exit_seen(timeout_s=10.0)
+    slow.gate.set()
+    await slow.exited()
+
+    assert 0 < len(slow.lines()) <= 1_000_000 // OUTPUT_COST_BYTES
+    assert exited.dropped_lines == 300_000 - len(slow.lines())
 
 
 async def test_fc_008_a_child_waits_for_an_owner_with_room_for_messages_but_not_for_bytes(
