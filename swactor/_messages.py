@@ -99,8 +99,9 @@ class WithReceipt:
     """A user message, and what its sender wants to know: that it is in the mailbox no more.
 
     Told or sent like the message itself, of which alone the handler knows. ``left`` is called once, when the
-    message is about to be handled or has become a dead letter, and must not raise. So a sender can bound what
-    it has under way by more than a number of messages. Never dropped to make room; only within one system.
+    message is about to be handled, has become a dead letter or was dropped as the newest, and must not raise.
+    So a sender can bound what it has under way by more than a number of messages. Never dropped to make room;
+    only within one system.
     """
 
     __slots__ = ("left", "message")

@@ -32,6 +32,16 @@ class Question(msgspec.Struct, Request[str], frozen=True):
 # -- replies -------------------------------------------------------------------------------------------------
 
 
+async def test_a_handler_can_tell_whether_it_was_asked(world: World, kind: Kind) -> None:
+    seen: list[bool] = []
+    async with world.system() as system:
+        ref = await system.spawn(kind(lambda ctx, message: seen.append(ctx.is_asked)))
+        await world.result(ref.ask("asked"))
+        ref.tell("told")
+        await world.until(lambda: len(seen) == 2)
+    assert seen == [True, False]
+
+
 async def test_ask_returns_what_the_handler_returns(world: World, kind: Kind) -> None:
     async with world.system() as system:
         ref = await system.spawn(kind(lambda ctx, message: message * 2))
