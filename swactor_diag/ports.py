@@ -30,7 +30,7 @@ from swactor_diag.introspect import (
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
-from swactor_process import Spawner, default_spawner
+from swactor_process import ChildrenFileError, Spawner, default_spawner
 
 log = logging.getLogger("swactor_diag")
 
@@ -112,7 +112,7 @@ def production_ports(
     return Ports(
         clock=clock,
         random=SystemRandom(),
-        spawner=partial(default_spawner, children_file=Path(children) if children else None),
+        spawner=partial(_spawner, children_file=Path(children) if children else None),
         proc=proc,
         units=units,
         sys=LinuxProc("/sys"),
@@ -126,6 +126,15 @@ def production_ports(
         environ=environ,
         machine=machine_facts(pid=os.getpid() if pid is None else pid, distribution=distribution),
     )
+
+
+def _spawner(loop: Loop, *, children_file: Path | None) -> Spawner:
+    """Return the best spawner there is; a file that cannot be used does not keep a node from starting."""
+    try:
+        return default_spawner(loop, children_file=children_file)
+    except ChildrenFileError as error:
+        log.warning("%s; the next boot will not know the children of this one", error)
+        return default_spawner(loop)
 
 
 def open_spool(root: Path | None, identity: Identity) -> Spool:

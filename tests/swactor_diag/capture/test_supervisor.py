@@ -25,12 +25,10 @@ from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
-    ChildrenFileError,
     LinuxSpawner,
     ProcessExited,
     ProcessSpec,
     ProcessStarted,
-    default_spawner,
     spawn_process,
 )
 
@@ -204,10 +202,22 @@ def test_production_ports_ship_only_where_a_collector_is_named(tmp_path: Path) -
 async def test_production_ports_write_children_down_where_the_environment_says(tmp_path: Path) -> None:
     path = tmp_path / "children"
     async with ActorSystem() as system:
-        with default_spawner(system.loop, children_file=path):
-            with pytest.raises(ChildrenFileError, match="uses it"):
-                production_ports({"SWACTOR_CHILDREN_FILE": f"{path} "}).spawner(system.loop)
-            assert production_ports({}).spawner(system.loop).left_behind == ()
+        spawner = production_ports({"SWACTOR_CHILDREN_FILE": f"{path} "}).spawner(system.loop)
+        assert path.exists()
+        assert isinstance(spawner, LinuxSpawner)
+        spawner.close()
+    assert not path.exists()
+
+
+async def test_a_children_file_that_cannot_be_used_does_not_keep_a_node_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "nowhere" / "children"
+    async with ActorSystem() as system:
+        spawner = production_ports({"SWACTOR_CHILDREN_FILE": str(path)}).spawner(system.loop)
+        assert isinstance(spawner, LinuxSpawner)
+        spawner.close()
+    assert str(path) in caplog.text
 
 
 def test_a_spool_folder_that_cannot_be_used_does_not_keep_a_node_from_starting(
