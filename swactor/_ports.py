@@ -10,7 +10,9 @@ import time
 class SystemClock:
     """The machine's clocks."""
 
-    monotonic_ns = staticmethod(time.monotonic_ns)  # no frame of our own: it is read for every drain
+    # No frames of our own: these are read for every drain, and for every event.
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    wall_s = staticmethod(time.time)
 
     def wall_ms(self) -> int:
         """Return the wall clock in milliseconds since the Unix epoch."""

@@ -7,7 +7,7 @@ are declared in that layer.
 
 from collections.abc import Awaitable, Callable, Coroutine
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from swactor._events import Event
 
@@ -23,6 +23,15 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch, UTC; may jump either way."""
+        ...
+
+
+@runtime_checkable
+class RawClock(Clock, Protocol):
+    """A clock that also gives the wall time as the machine counts it, for less than ``wall_ms`` costs."""
+
+    def wall_s(self) -> float:
+        """Seconds since the Unix epoch, UTC, to the microsecond; may jump either way."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""Where every event of a node lands first: numbered, timed, and kept until the shipper fetches it.
+"""Where every event of a node lands first: timed, numbered, and kept until the shipper fetches it.
 
 Owns: sequence numbers, wall times, the bound on what waits, and the count of what it cost. The recorder is
-the system's Observer: taking note is one list append, everything else happens when somebody fetches.
+the system's Observer. To take note is one reading of the wall clock and one list append; numbers,
+milliseconds and the reachability log are made of that when somebody fetches.
 Not here: bytes and batches (``delivery.batches``), what an event means for a peer (``reachability``).
 
 When nobody fetches for long, events that tell of a life or of a status (`LIFECYCLE`) stay and the oldest of
@@ -10,10 +11,12 @@ the others go, counted by type. Their numbers are then missing from the sequence
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import Struct
 
 from swactor import ActorFailed, ActorRestarted, ActorStuck, Event
-from swactor.abc import Clock
+from swactor.abc import Clock, RawClock
 from swactor.cluster.events import (
     LinkLost,
     LinkUp,
@@ -59,8 +62,7 @@ BATCH_EVENTS = 512
 """So many waiting events are due at once, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True, gc=False):
     """One event with its number and its wall time."""
 
     seq: int
@@ -68,22 +70,42 @@ class Noted:
     event: Event
 
 
+class _TakesNote(Protocol):
+    """`swactor.abc.Observer.observe`."""
+
+    def __call__(self, event: Event) -> None: ...
+
+
+_Jotted = tuple[float, Event]
+"""An event and when it happened, as the clock tells time."""
+
+
 class Recorder:
     """The Observer of one boot. Without ``retain`` it only keeps the reachability log: nothing is shipped."""
 
+    observe: _TakesNote
+    """Take note of an event. Never raises, never waits."""
+
     def __init__(self, *, clock: Clock, waiting_max: int = EVENTS_WAITING_MAX, retain: bool = True) -> None:
-        self._wall_ms = clock.wall_ms
         self._waiting_max = waiting_max
         self._retain = retain
+        self._page: list[_Jotted] = []
+        """What was noted last, up to `_page_max`; then it is turned over to the others."""
+        self._page_max = min(BATCH_EVENTS, max(1, waiting_max // 4))
+        self._turned: list[_Jotted] = []
+        self._numbered: list[Noted] = []
         self._seq = 0
-        self._rows: list[tuple[int, int, Event]] = []
-        self._folded = 0
+        """The last number that was given."""
         self._reachability = ReachabilityLog()
         self._dropped: Counter[str] = Counter()
         self._on_swim_transition: Callable[[int], None] | None = None
         self._on_due: Callable[[], None] | None = None
         self._is_due = False
-        self._alarm_at = min(BATCH_EVENTS, waiting_max + 1)
+        if isinstance(clock, RawClock):
+            read, self._ms_per_unit = clock.wall_s, 1000
+        else:
+            read, self._ms_per_unit = clock.wall_ms, 1
+        self.observe = _note_taker(self._page, self._page_max, read=read, notice=self._notice)
 
     def call_on_transition(self, callback: Callable[[int], None] | None) -> None:
         """Call ``callback`` with the number of each SwimTransition; it only takes note, as we do."""
@@ -94,38 +116,15 @@ class Recorder:
         self._on_due = callback
         self._is_due = False
 
-    def observe(self, event: Event) -> None:
-        """Take note of ``event``. Never raises, never waits."""
-        seq = self._seq = self._seq + 1
-        rows = self._rows
-        rows.append((seq, self._wall_ms(), event))
-        if len(rows) >= self._alarm_at:
-            self._grown()
-        if type(event) in TRANSITIONS:
-            self._due()
-            if type(event) is SwimTransition and self._on_swim_transition is not None:
-                self._on_swim_transition(seq)
-
-    def _grown(self) -> None:
-        self._alarm_at = self._waiting_max + 1
-        if len(self._rows) > self._waiting_max:
-            self._shed()
-        self._due()
-
-    def _due(self) -> None:
-        if self._on_due is not None and not self._is_due:
-            self._is_due = True
-            self._on_due()
-
     @property
     def seq(self) -> int:
         """Number of events observed so far."""
-        return self._seq
+        return self._seq + len(self._turned) + len(self._page)
 
     @property
     def waiting(self) -> int:
         """Number of events that nobody has fetched yet."""
-        return len(self._rows)
+        return len(self._numbered) + len(self._turned) + len(self._page)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -134,35 +133,67 @@ class Recorder:
 
     def take(self, events_max: int) -> list[Noted]:
         """Remove and return the oldest events, at most ``events_max``."""
-        self._fold()
         self._is_due = False
-        self._alarm_at = min(BATCH_EVENTS, self._waiting_max + 1)
-        taken, self._rows = self._rows[:events_max], self._rows[events_max:]
-        self._folded = len(self._rows)
-        return [Noted(*row) for row in taken]
+        self._number()
+        taken, self._numbered = self._numbered[:events_max], self._numbered[events_max:]
+        return taken
 
     def reachability(self) -> tuple[Reachability, ...]:
         """Return what all events so far say about the way to each peer."""
-        self._fold()
-        if not self._retain:
-            self._rows.clear()
-            self._folded = 0
+        self._number()
         return self._reachability.rows()
 
-    def _fold(self) -> None:
-        for _, wall_ms, event in self._rows[self._folded :]:
+    def _notice(self, event: Event) -> None:
+        """Called behind an event that is a transition or fills the page."""
+        if len(self._page) >= self._page_max:
+            self._turn_page()
+            self._due()
+        if type(event) in TRANSITIONS:
+            self._due()
+            if type(event) is SwimTransition and self._on_swim_transition is not None:
+                self._on_swim_transition(self.seq)
+
+    def _due(self) -> None:
+        if self._on_due is not None and not self._is_due:
+            self._is_due = True
+            self._on_due()
+
+    def _turn_page(self) -> None:
+        """Make room on the page, which stays the same list; what is noted meanwhile stays on it."""
+        turned = self._page[:]
+        del self._page[: len(turned)]
+        self._turned += turned
+        if self.waiting > self._waiting_max - self._page_max:
+            self._shed()
+
+    def _number(self) -> None:
+        jotted = self._turned + self._page
+        del self._page[: len(jotted) - len(self._turned)]
+        self._turned = []
+        for reading, event in jotted:
+            self._seq += 1
+            wall_ms = int(reading * self._ms_per_unit)
             self._reachability.note(wall_ms, event)
-        self._folded = len(self._rows)
+            if self._retain:
+                self._numbered.append(Noted(self._seq, wall_ms, event))
 
     def _shed(self) -> None:
-        self._fold()
-        if not self._retain:
-            self._rows.clear()
-            self._folded = 0
-            return
-        droppable = [row for row in self._rows if type(row[2]) not in LIFECYCLE]
-        gone = droppable[: max(1, len(droppable) // 2)]
-        self._dropped.update(type(event).__name__ for _, _, event in gone)
-        gone_numbers = {seq for seq, _, _ in gone}
-        self._rows = [row for row in self._rows if row[0] not in gone_numbers]
-        self._folded = len(self._rows)
+        self._number()
+        droppable = [one for one in self._numbered if type(one.event) not in LIFECYCLE]
+        gone = droppable[: (len(droppable) + 1) // 2]
+        self._dropped.update(type(one.event).__name__ for one in gone)
+        gone_numbers = {one.seq for one in gone}
+        self._numbered = [one for one in self._numbered if one.seq not in gone_numbers]
+
+
+def _note_taker(
+    page: list[_Jotted], page_max: int, *, read: Callable[[], float], notice: Callable[[Event], None]
+) -> _TakesNote:
+    """Return `Recorder.observe`: a closure, since a method would look up each of these again per event."""
+
+    def observe(event: Event) -> None:
+        page.append((read(), event))
+        if len(page) >= page_max or type(event) in TRANSITIONS:
+            notice(event)
+
+    return observe

@@ -13,7 +13,7 @@ from swactor.cluster.events import (
     SwimReason,
     SwimTransition,
 )
-from swactor_diag.recorder import Recorder
+from swactor_diag.recorder import BATCH_EVENTS, Recorder
 from swactor_diag.schema.events import Custom, SubprocessExited
 from swactor_diag.schema.snapshot import SWIM_HISTORY_MAX
 
@@ -33,6 +33,13 @@ class TickingClock:
     def wall_ms(self) -> int:
         self.now_ms += 1
         return self.now_ms
+
+
+class SecondsClock(TickingClock):
+    """Also gives the seconds, which the machine counts more finely."""
+
+    def wall_s(self) -> float:
+        return self.wall_ms() + 0.123_999
 
 
 @pytest.fixture
@@ -60,6 +67,34 @@ def test_events_are_numbered_from_one_without_gap(recorder: Recorder) -> None:
     assert [one.seq for one in recorder.take(9)] == [4, 5]
     assert recorder.take(9) == []
     assert recorder.seq == 5
+
+
+def test_a_clock_that_counts_finely_is_read_in_whole_milliseconds() -> None:
+    recorder = Recorder(clock=SecondsClock(), waiting_max=100)
+    recorder.observe(made(1))
+    recorder.observe(made(2))
+    assert [one.wall_ms for one in recorder.take(9)] == [1_123, 2_123]
+
+
+def test_what_is_noted_while_somebody_is_told_that_it_is_time_has_its_place(recorder: Recorder) -> None:
+    recorder.call_when_due(lambda: recorder.observe(made(-1)))
+    recorder.observe(dead(A))
+    recorder.observe(made(2))
+    assert [one.event for one in recorder.take(9)] == [dead(A), made(-1), made(2)]
+    assert recorder.seq == 3
+
+
+def test_many_events_are_announced_once_until_they_are_fetched() -> None:
+    recorder = Recorder(clock=TickingClock())
+    told: list[int] = []
+    recorder.call_when_due(lambda: told.append(recorder.waiting))
+    for number in range(3 * BATCH_EVENTS):
+        recorder.observe(made(number))
+    assert told == [BATCH_EVENTS]
+    assert [one.seq for one in recorder.take(5_000)] == list(range(1, 3 * BATCH_EVENTS + 1))
+    for number in range(BATCH_EVENTS):
+        recorder.observe(made(number))
+    assert told == [BATCH_EVENTS, BATCH_EVENTS]
 
 
 def test_fc052_what_waits_is_bounded_and_the_loss_is_counted_by_type(recorder: Recorder) -> None:
