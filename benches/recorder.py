@@ -2,8 +2,8 @@
 
 Beside an emitted event stands one append to a list. Whoever keeps the time of an event has to call a function
 that reads the clock and appends both, which is five to six appends; one look at a bound makes more than six
-of it. Both floors are measured, too. Records are written beside msgspec alone: it gets a snapshot in one
-piece; events have their envelope around them already.
+of it. Both floors are measured, too. Records are written beside msgspec alone: it gets a snapshot whose parts
+are put together already, and events that have their envelope around them already.
 """
 
 import os
@@ -13,13 +13,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from benches.report import Row
 from benches.turns import Run, Step, Way, compare
@@ -27,23 +28,28 @@ from benches.workloads import Bar
 from swactor import Actor, ActorRef, ActorSystem, Context, Event, SystemClock
 from swactor_diag.delivery.batches import BatchMaker
 from swactor_diag.identity import identity_from_env
+from swactor_diag.introspect import Observed
 from swactor_diag.ports import production_ports
 from swactor_diag.recorder import BATCH_EVENTS, EVENTS_WAITING_MAX, Noted, Recorder
-from swactor_diag.schema.blocks import ProcessBlock, Subprocess, SubprocessBlock, SubprocessStatus
+from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.events import SubprocessExited
 from swactor_diag.schema.snapshot import SnapshotEnvelope, Trigger, TriggerKind
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing
+from swactor_diag.snapshot_writer import SnapshotWriter
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 from swactor_process import ProcessStarted
 
-BATCHES = 20
-"""Full batches of events, of one slice."""
-SNAPSHOTS = 200
+REPEATS = 40
+"""Batches, or snapshots, of one slice."""
+NOTED = BATCH_EVENTS - 1
+"""Events that are noted before they are fetched; one more would be a batch, which somebody is told of."""
 CHILDREN = 20
 PERIOD_S = DiagnosticsConfig().snapshot_period_s
 LONG_SLICES_MAX = 6
 """Slices of a step in which each takes a whole period between two snapshots."""
 TOLD_AT_ONCE = 500
+NOW_MS = 1_764_470_000_000
+PERIODIC = Trigger(kind=TriggerKind.PERIODIC)
 
 EVENT = SubprocessExited(
     label="worker-1", pid=4711, command="python worker.py", exit_code=3, uptime_ms=90_000
@@ -54,31 +60,38 @@ IDENTITY = identity_from_env({}, "ab" * 32, clock=SystemClock(), boot_id="bench"
 # -- one event ----------------------------------------------------------------------------------------------
 
 
-def _timed(note: Callable[[Event], object], fetched: Callable[[], object]) -> Callable[[], Awaitable[float]]:
-    """Return a turn that notes batch after batch; what is done when one is fetched is not measured."""
-    # The interpreter adapts a loop to what it calls, so each way gets a copy of the loop for itself.
-    loop = FunctionType(_note_batch.__code__.replace(), globals())
+def _turn(
+    once: Callable[[], object], *, units: int, between: Callable[[], object] = int
+) -> Callable[[], Awaitable[float]]:
+    """Return a turn that does something again and again, and what one of its ``units`` took at the median."""
 
     async def turn() -> float:
         took: list[float] = []
-        for _ in range(BATCHES):
-            took.append(loop(note, range(BATCH_EVENTS - 1)))
-            fetched()
-        return statistics.median(took) / (BATCH_EVENTS - 1)  # a batch takes so little that a pause doubles it
+        for _ in range(REPEATS):
+            began = time.perf_counter()
+            once()
+            took.append(time.perf_counter() - began)
+            between()
+        return statistics.median(took) / units  # so little each time that one pause would double the mean
 
     return turn
 
 
-def _note_batch(note: Callable[[Event], object], numbers: range) -> float:
-    began = time.perf_counter()
+def _noted(note: Callable[[Event], object], fetched: Callable[[], object]) -> Callable[[], Awaitable[float]]:
+    """Return a turn that notes batch after batch; what is done when one is fetched is not measured."""
+    # The interpreter adapts a loop to what it calls, so each way gets a copy of the loop for itself.
+    loop = FunctionType(_note_batch.__code__.replace(), globals())
+    return _turn(partial(loop, note, range(NOTED)), units=NOTED, between=fetched)
+
+
+def _note_batch(note: Callable[[Event], object], numbers: range) -> None:
     for _ in numbers:
         note(EVENT)
-    return time.perf_counter() - began
 
 
 def _appended() -> Callable[[], Awaitable[float]]:
     events: list[Event] = []
-    return _timed(events.append, events.clear)
+    return _noted(events.append, events.clear)
 
 
 def _stamped() -> Callable[[], Awaitable[float]]:
@@ -89,7 +102,7 @@ def _stamped() -> Callable[[], Awaitable[float]]:
     def note(event: Event) -> None:
         events.append((read(), event))
 
-    return _timed(note, events.clear)
+    return _noted(note, events.clear)
 
 
 def _bounded() -> Callable[[], Awaitable[float]]:
@@ -102,13 +115,13 @@ def _bounded() -> Callable[[], Awaitable[float]]:
         if len(events) >= BATCH_EVENTS:
             raise AssertionError
 
-    return _timed(note, events.clear)
+    return _noted(note, events.clear)
 
 
 async def emit(run: Run) -> list[Row]:
     """Take note of one event; then the floors under that, and the way through a system to its observers."""
     recorder = Recorder(clock=SystemClock())
-    product = Way("product", "recorder", _timed(recorder.observe, lambda: recorder.take(EVENTS_WAITING_MAX)))
+    product = Way("product", "recorder", _noted(recorder.observe, lambda: recorder.take(EVENTS_WAITING_MAX)))
     append = Way("append", "list append", _appended(), Bar(6, at_most=True))
     stamped = Way("stamped", "call, clock, append", _stamped())
     bounded = Way("bounded", "the same, bounded", _bounded())
@@ -120,7 +133,7 @@ async def emit(run: Run) -> list[Row]:
         recorder = Recorder(clock=SystemClock())
         system.attach(recorder)
         emitted = Way(
-            "product", "system.emit", _timed(system.emit, lambda: recorder.take(EVENTS_WAITING_MAX))
+            "product", "system.emit", _noted(system.emit, lambda: recorder.take(EVENTS_WAITING_MAX))
         )
         return rows + await compare(run, (emitted, bare), section="recorder", title="system.emit")
 
@@ -142,89 +155,71 @@ class _Flat(Event, frozen=True, kw_only=True, tag="SubprocessExited"):
     uptime_ms: int | None = None
 
 
-async def _make_batches() -> float:
-    noted = [Noted(number, 1_764_470_000_000, EVENT) for number in range(BATCH_EVENTS)]
+def _batches_made() -> Callable[[], Awaitable[float]]:
+    noted = [Noted(number, NOW_MS, EVENT) for number in range(BATCH_EVENTS)]
     maker = BatchMaker(IDENTITY, boot_id="bench")
-    began = time.perf_counter()
-    for _ in range(BATCHES):
-        maker.events(noted)
-    return (time.perf_counter() - began) / BATCHES / BATCH_EVENTS
+    return _turn(lambda: maker.events(noted), units=BATCH_EVENTS)
 
 
-async def _encode() -> float:
+def _rows_encoded() -> Callable[[], Awaitable[float]]:
     fields = {name: value for name, value in structs.asdict(EVENT).items() if name in _Flat.__struct_fields__}
     rows = [
-        _Flat(node_id=IDENTITY.node_id_hex, monotonic_seq=number, wall_ms=1_764_470_000_000, **fields)
+        _Flat(node_id=IDENTITY.node_id_hex, monotonic_seq=number, wall_ms=NOW_MS, **fields)
         for number in range(BATCH_EVENTS)
     ]
-    encode = msgspec.json.Encoder().encode
-    began = time.perf_counter()
-    for _ in range(BATCHES):
-        encode(rows)
-    return (time.perf_counter() - began) / BATCHES / BATCH_EVENTS
+    return _turn(partial(msgspec.json.Encoder().encode, rows), units=BATCH_EVENTS)
 
 
 async def write(run: Run) -> list[Row]:
     """Write a full batch of events, and a snapshot."""
     ways = (
-        Way("product", "batch", _make_batches),
-        Way("msgspec", "msgspec alone", _encode),
+        Way("product", "batch", _batches_made()),
+        Way("msgspec", "msgspec alone", _rows_encoded()),
     )
     rows = await compare(run, ways, section="recorder", title="one event of a batch")
+    answers = await _answers()
     ways = (
-        Way("product", "snapshot", _write_in_blocks),
-        Way("msgspec", "msgspec alone", _write_at_once, Bar(1.2, at_most=True)),
+        Way("product", "snapshot", _snapshots_written(answers)),
+        Way("msgspec", "msgspec alone", _encoded(answers), Bar(1.2, at_most=True)),
     )
     return rows + await compare(run, ways, section="recorder", title="one snapshot")
 
 
-CHILD = Subprocess(
-    label="worker-1",
-    pid=4711,
-    spawn_id="b1-s17",
-    status=SubprocessStatus.RUNNING,
-    spawn_at_ms=1_764_470_000_000,
-    rss_bytes=91_000_000,
-    vm_size_bytes=410_000_000,
-    open_fd_count=12,
-    cpu_ms=90_000,
-    threads=4,
-    state="S",
-    cmdline="python -m worker --stage 1 --model tiny --port 0",
-)
-BLOCKS: dict[str, object] = {
-    "subprocess": SubprocessBlock(subprocesses=(CHILD,) * CHILDREN, scraped_at_ms=1_764_470_000_000),
-    "process": ProcessBlock(pid=4711, rss_bytes=91_000_000, cpu_ms=90_000, captured_at_ms=1_764_470_000_000),
-}
+async def _answers() -> list[Observed]:
+    """What the introspectors of a node with children say in one snapshot."""
+    async with _node(recorded=True) as (_, diag):
+        assert diag is not None
+        body = (await diag.snapshot()).body
+    blocks = {name: getattr(body, name) for name in body.__struct_fields__}
+    return [
+        Observed(1, IntrospectorEntry(name=name, outcome=IntrospectionOutcome.OK, duration_us=100), block)
+        for name, block in blocks.items()
+        if isinstance(block, Struct)
+    ]
 
 
-def _envelope(body: dict[str, object]) -> SnapshotEnvelope:
-    return SnapshotEnvelope(
+def _snapshots_written(answers: list[Observed]) -> Callable[[], Awaitable[float]]:
+    writer = SnapshotWriter(IDENTITY)
+
+    def once() -> None:
+        writer.write(answers, wall_ms=NOW_MS, seq=1_234, trigger=PERIODIC, reachability=())
+
+    return _turn(once, units=1)
+
+
+def _encoded(answers: list[Observed]) -> Callable[[], Awaitable[float]]:
+    """The same bytes, from a record that is ready."""
+    blocks = {answer.name: answer.block for answer in answers}
+    envelope = SnapshotEnvelope(
         identity=IDENTITY,
-        run_id="r",
+        run_id=IDENTITY.run_id,
         snapshot_id="abababab-7",
-        wall_ms=1_764_470_000_000,
+        wall_ms=NOW_MS,
         monotonic_seq=1_234,
-        trigger=Trigger(kind=TriggerKind.PERIODIC),
-        body=body,
+        trigger=PERIODIC,
+        body={"reachability": (), **blocks, "introspectors": [answer.entry for answer in answers]},
     )
-
-
-async def _write_in_blocks() -> float:
-    """As introspectors and snapshotter do: each writes its own block, the envelope takes them as they are."""
-    encode = msgspec.json.encode
-    began = time.perf_counter()
-    for _ in range(SNAPSHOTS):
-        encode(_envelope({name: msgspec.Raw(encode(block)) for name, block in BLOCKS.items()}))
-    return (time.perf_counter() - began) / SNAPSHOTS
-
-
-async def _write_at_once() -> float:
-    encode = msgspec.json.encode
-    began = time.perf_counter()
-    for _ in range(SNAPSHOTS):
-        encode(_envelope(BLOCKS))
-    return (time.perf_counter() - began) / SNAPSHOTS
+    return _turn(partial(msgspec.json.Encoder().encode, envelope), units=1)
 
 
 # -- a whole node -------------------------------------------------------------------------------------------

@@ -1,18 +1,15 @@
 """The actor that takes snapshots: every few seconds, on a SWIM transition, on demand.
 
-Owns: the rhythm (no drift), one round at a time, the deadline of a round, the envelope. All introspector
-actors are asked at the same moment; one that fails, hangs or is being restarted costs its own block and says
-so under ``introspectors``. One that owes an answer is not asked again for a while, so nothing piles up.
-Not here: the values (``introspect``), sending (``delivery.shipper``).
+Owns: the rhythm (no drift), one round at a time, the deadline of a round. All introspector actors are asked
+at the same moment; one that fails, hangs or is being restarted costs its own block and says so under
+``introspectors``. One that owes an answer is not asked again for a while, so nothing piles up.
+Not here: the values (``introspect``), the bytes (``snapshot_writer``), sending (``delivery.shipper``).
 
 Transitions that a snapshot already covers (it was begun after them) do not cause another one.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import msgspec
-from msgspec import UNSET
 
 from swactor import (
     Actor,
@@ -27,8 +24,8 @@ from swactor import (
 from swactor_diag.introspect import Observe, Observed
 from swactor_diag.recorder import Recorder
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
-from swactor_diag.schema.boot import Identity
-from swactor_diag.schema.snapshot import SnapshotEnvelope, Trigger, TriggerKind
+from swactor_diag.schema.snapshot import Trigger, TriggerKind
+from swactor_diag.snapshot_writer import SnapshotWriter
 
 ROUNDS_BETWEEN_TRIES = 12
 """An introspector that owes an answer is asked again only after so many rounds."""
@@ -82,37 +79,23 @@ class _Round:
     answers: dict[str, Observed] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class SnapshotNumbers:
-    """The next number of a snapshot; outlives a restart of the actor."""
-
-    next: int = 0
-
-    def take(self) -> int:
-        """Return the next number, from 0."""
-        self.next += 1
-        return self.next - 1
-
-
 class Snapshotter(Actor[SnapshotterMessage]):
     """Takes the snapshots of one node. Without a period, only when one is wanted."""
 
     def __init__(
         self,
         *,
-        identity: Identity,
+        writer: SnapshotWriter,
         recorder: Recorder,
         targets: Sequence[tuple[str, Callable[[], ActorRef[object] | None]]],
         ship: Callable[[bytes], None],
-        numbers: SnapshotNumbers,
         period_s: float | None,
         deadline_s: float,
     ) -> None:
-        self._identity = identity
+        self._writer = writer
         self._recorder = recorder
         self._targets = tuple(targets)
         self._ship = ship
-        self._numbers = numbers
         self._period_s = period_s
         self._deadline_s = deadline_s
         self._round: _Round | None = None
@@ -216,10 +199,16 @@ class Snapshotter(Actor[SnapshotterMessage]):
         ctx.cancel("deadline")
         for name in current.missing:
             self._blame(current, name, f"no answer within {self._deadline_s:g} s")
-        encoded = msgspec.json.encode(self._envelope(current))
-        self._ship(encoded)
+        written = self._writer.write(
+            [current.answers[name] for name, _ in self._targets],
+            wall_ms=current.wall_ms,
+            seq=current.seq,
+            trigger=current.trigger,
+            reachability=self._recorder.reachability(),
+        )
+        self._ship(written)
         for reply in current.replies:
-            reply.send(encoded)
+            reply.send(written)
         self._round = None
         wanted, self._next = self._next, None
         if wanted is not None:
@@ -227,44 +216,5 @@ class Snapshotter(Actor[SnapshotterMessage]):
 
     @staticmethod
     def _blame(current: _Round, name: str, reason: str) -> None:
-        current.answers[name] = Observed(name, current.number, IntrospectionOutcome.FAILED, reason=reason)
-
-    def _envelope(self, current: _Round) -> SnapshotEnvelope:
-        return SnapshotEnvelope(
-            identity=self._identity,
-            run_id=self._identity.run_id,
-            snapshot_id=f"{self._identity.node_id_short}-{self._numbers.take()}",
-            wall_ms=current.wall_ms,
-            monotonic_seq=current.seq,
-            trigger=current.trigger,
-            body=self._body(current),
-        )
-
-    def _body(self, current: _Round) -> dict[str, object]:
-        answers = [current.answers[name] for name, _ in self._targets]
-        body: dict[str, object] = {"reachability": self._recorder.reachability()}
-        for answer in answers:
-            if answer.block is not None:
-                _place(body, answer.name, answer.block, wall_ms=current.wall_ms)
-        body["introspectors"] = [_entry(answer) for answer in answers]
-        return body
-
-
-def _place(body: dict[str, object], name: str, block: msgspec.Raw, *, wall_ms: int) -> None:
-    """Put ``block`` under ``name``; a dotted name lies inside a parent, which says when it was made."""
-    parent, dot, child = name.partition(".")
-    if not dot:
-        body[name] = block
-        return
-    inside = body.setdefault(parent, {"scraped_at_ms": wall_ms})
-    if isinstance(inside, dict):
-        inside[child] = block
-
-
-def _entry(answer: Observed) -> IntrospectorEntry:
-    return IntrospectorEntry(
-        name=answer.name,
-        outcome=answer.outcome,
-        duration_us=UNSET if answer.duration_us is None else answer.duration_us,
-        reason=answer.reason or UNSET,
-    )
+        entry = IntrospectorEntry(name=name, outcome=IntrospectionOutcome.FAILED, reason=reason)
+        current.answers[name] = Observed(current.number, entry)

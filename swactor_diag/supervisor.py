@@ -50,7 +50,8 @@ from swactor_diag.ports import Ports, open_spool, production_ports
 from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.reading import Snapshot, read_snapshot
-from swactor_diag.snapshotter import SnapshotNumbers, Snapshotter, SnapshotWanted, TakeSnapshot
+from swactor_diag.snapshot_writer import OWN_KEYS, SnapshotWriter
+from swactor_diag.snapshotter import Snapshotter, SnapshotWanted, TakeSnapshot
 
 SHIPPER = "shipper"
 SNAPSHOTTER = "snapshotter"
@@ -308,17 +309,16 @@ class Diagnostics:
         return ChildSpec(id=SHIPPER, factory=make, shutdown_grace_s=self._config.flush_budget_s + 1.0)
 
     def _snapshotter_spec(self, identity: Identity, names: Sequence[str]) -> ChildSpec:
-        numbers = SnapshotNumbers()
+        writer = SnapshotWriter(identity)
         # The shipper answers for its own block, as an introspector would.
         actors = [(name, name) for name in names] + ([(DELIVERY, SHIPPER)] if self._ships else [])
 
         def make() -> Snapshotter:
             return Snapshotter(
-                identity=identity,
+                writer=writer,
                 recorder=self._recorder,
                 targets=[(name, self._finder(actor)) for name, actor in actors],
                 ship=self._ship_snapshot,
-                numbers=numbers,
                 period_s=self._config.snapshot_period_s if self._ships else None,
                 deadline_s=self._config.introspection_deadline_s,
             )
@@ -342,9 +342,14 @@ def _with_subprocesses(
     introspectors: Sequence[Introspector[object]], *, system: ActorSystem
 ) -> tuple[Introspector[object], ...]:
     names = [introspector.name for introspector in introspectors]
-    twice = sorted(
-        {name for name in names if names.count(name) > 1 or name in {SHIPPER, SNAPSHOTTER, DELIVERY}}
-    )
+    taken = {
+        SHIPPER,
+        SNAPSHOTTER,
+        DELIVERY,
+        *OWN_KEYS,
+        *(name.partition(".")[0] for name in names if "." in name),
+    }
+    twice = sorted({name for name in names if names.count(name) > 1 or name in taken})
     if twice:
         raise ValueError(f"introspector names must be unique and free: {', '.join(twice)}")
     if "subprocess" in names:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 from msgspec import UNSET
 
 from swactor import Actor, Context, ExitReason, Reply, Request
@@ -31,7 +30,7 @@ from swactor_diag.delivery.sink import (
 from swactor_diag.delivery.spool import Spool
 from swactor_diag.introspect import Observe, Observed
 from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
-from swactor_diag.schema.blocks import DeliveryBlock, DropCount, IntrospectionOutcome
+from swactor_diag.schema.blocks import DeliveryBlock, DropCount, IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
 
@@ -339,8 +338,8 @@ class Shipper(Actor[ShipperMessage]):
             last_failure=self._figures.last_failure or UNSET,
             drops=(*self._recorder_drops(), *map(_spool_drop, spool.losses)),
         )
-        encoded = msgspec.Raw(msgspec.json.encode(block))
-        message.reply_to.tell(Observed(DELIVERY, message.round, IntrospectionOutcome.OK, encoded, 0))
+        entry = IntrospectorEntry(name=DELIVERY, outcome=IntrospectionOutcome.OK, duration_us=0)
+        message.reply_to.tell(Observed(message.round, entry, block))
 
     def _recorder_drops(self) -> Iterator[DropCount]:
         for what, count in sorted(self._recorder.dropped.items()):

@@ -1,8 +1,9 @@
 """The protocol of an introspector, and the actor that runs one.
 
 Owns: what an introspector must offer, and that whatever it does costs at most its own block: the call is
-timed; an exception, a value of the wrong type, one that cannot be written become an outcome with a reason.
-Not here: which introspectors run (``supervisor``), when they are asked and for how long (``snapshotter``).
+timed; an exception and a value of the wrong type become an outcome with a reason.
+Not here: which introspectors run (``supervisor``), when they are asked and for how long (``snapshotter``), a
+value that cannot be written (``snapshot_writer``).
 """
 
 import inspect
@@ -10,10 +11,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-import msgspec
+from msgspec import structs
 
 from swactor import Actor, ActorRef, Context, Event, ExitReason
-from swactor_diag.schema.blocks import IntrospectionOutcome
+from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -29,7 +30,8 @@ class Introspector(Protocol[R_co]):
 
     ``name`` is the key in the snapshot body. With a dot (``host.network``) the record lies inside another
     block, beside what other introspectors put there. ``observe`` may be ``async``. It returns None when the
-    surface does not exist here, and raises when it exists but cannot be read.
+    surface does not exist here, and raises when it exists but cannot be read. What it returned must not
+    change any more: it is written down a moment later.
     """
 
     @property
@@ -76,14 +78,21 @@ class Closable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The answer of one introspector in one round. ``block`` is encoded and there only when OK."""
+    """The answer of one introspector in one round: what to say of it, and its block when that is OK."""
 
-    name: str
     round: int
-    outcome: IntrospectionOutcome
-    block: msgspec.Raw | None = None
-    duration_us: int | None = None
-    reason: str = ""
+    entry: IntrospectorEntry
+    block: object = None
+
+    @property
+    def name(self) -> str:
+        """Of the introspector."""
+        return self.entry.name
+
+    def failed(self, reason: str) -> "Observed":
+        """Return what this answer is once its block turns out to be good for nothing."""
+        outcome, reason = IntrospectionOutcome.FAILED, reason[:REASON_CHARS_MAX]
+        return Observed(self.round, structs.replace(self.entry, outcome=outcome, reason=reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,22 @@ class _IntrospectorActor(Actor[object]):
         if isinstance(self._introspector, Closable):
             self._introspector.close()
 
+    def _answer(self, ctx: Context[object], asked: Observe, value: object, *, started_ns: int) -> None:
+        """Tell whoever asked what became of it: ``value`` is what was returned, or raised."""
+        entry = IntrospectorEntry(
+            name=self._introspector.name,
+            outcome=IntrospectionOutcome.NO_DATA if value is None else IntrospectionOutcome.OK,
+            duration_us=(ctx.clock.monotonic_ns() - started_ns) // 1000,
+        )
+        answer = Observed(asked.round, entry, value)
+        record = self._introspector.record
+        if isinstance(value, Exception):
+            answer = answer.failed(f"{type(value).__name__}: {value}")
+        elif value is not None and not isinstance(value, record):
+            answer = answer.failed(f"observe() returned {type(value).__name__}, not {record.__name__}")
+        asked.reply_to.tell(answer)
+        self._emit(ctx)
+
     def _hear(self, ctx: Context[object], message: object) -> None:
         if self._listener is not None:
             self._listener.hear(message)
@@ -128,13 +153,10 @@ class IntrospectorActor(_IntrospectorActor):
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
-            value = self._introspector.observe()
+            value: object = self._introspector.observe()
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
-            answer = _failed(self._introspector, message, error)
-        else:
-            answer = _answer(self._introspector, message, value)
-        _reply(ctx, message, answer, started_ns=started_ns)
-        self._emit(ctx)
+            value = error
+        self._answer(ctx, message, value, started_ns=started_ns)
 
 
 class AsyncIntrospectorActor(_IntrospectorActor):
@@ -148,13 +170,10 @@ class AsyncIntrospectorActor(_IntrospectorActor):
         started_ns = ctx.clock.monotonic_ns()
         try:
             pending = self._introspector.observe()
-            value = await pending if inspect.isawaitable(pending) else pending
+            value: object = await pending if inspect.isawaitable(pending) else pending
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
-            answer = _failed(self._introspector, message, error)
-        else:
-            answer = _answer(self._introspector, message, value)
-        _reply(ctx, message, answer, started_ns=started_ns)
-        self._emit(ctx)
+            value = error
+        self._answer(ctx, message, value, started_ns=started_ns)
 
 
 def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
@@ -162,28 +181,3 @@ def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
     if inspect.iscoroutinefunction(introspector.observe):
         return AsyncIntrospectorActor(introspector)
     return IntrospectorActor(introspector)
-
-
-def _answer(introspector: Introspector[object], message: Observe, value: object) -> Observed:
-    if value is None:
-        return Observed(introspector.name, message.round, IntrospectionOutcome.NO_DATA)
-    if not isinstance(value, introspector.record):
-        wrong = f"observe() returned {type(value).__name__}, not {introspector.record.__name__}"
-        return Observed(introspector.name, message.round, IntrospectionOutcome.FAILED, reason=wrong)
-    try:
-        block = msgspec.Raw(msgspec.json.encode(value))
-    except Exception as error:  # noqa: BLE001 - a value that cannot be written is this introspector's failure
-        return _failed(introspector, message, error)
-    return Observed(introspector.name, message.round, IntrospectionOutcome.OK, block)
-
-
-def _failed(introspector: Introspector[object], message: Observe, error: Exception) -> Observed:
-    reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
-    return Observed(introspector.name, message.round, IntrospectionOutcome.FAILED, reason=reason)
-
-
-def _reply(ctx: Context[object], message: Observe, answer: Observed, *, started_ns: int) -> None:
-    duration_us = (ctx.clock.monotonic_ns() - started_ns) // 1000
-    message.reply_to.tell(
-        Observed(answer.name, answer.round, answer.outcome, answer.block, duration_us, answer.reason)
-    )

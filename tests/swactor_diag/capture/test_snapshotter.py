@@ -15,6 +15,7 @@ from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.reading import Snapshot
 from swactor_diag.schema.snapshot import TriggerKind
 from swactor_diag.schema.submission import RecordKind
+from swactor_diag.snapshot_writer import BLOCKS_BYTES_MAX
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
 from .conftest import ListSink
@@ -70,6 +71,20 @@ class Unwritable:
 
     def observe(self) -> object:
         return object()
+
+
+class Text(Struct, frozen=True):
+    text: str
+
+
+class Long:
+    record = Text
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self._size = name, size
+
+    def observe(self) -> Text:
+        return Text("x" * self._size)
 
 
 class Waits:
@@ -156,6 +171,17 @@ async def test_whatever_goes_wrong_in_one_costs_that_block(start_node: StartNode
     failed = {name for name, outcome in outcomes.items() if outcome is IntrospectionOutcome.FAILED}
     assert failed == {"breaks", "wrong_type", "unwritable"}
     assert entry(snapshot, "breaks").reason == "OSError: sensor on fire"
+
+
+async def test_blocks_that_are_too_large_for_a_snapshot_cost_themselves(start_node: StartNode) -> None:
+    whole, huge = BLOCKS_BYTES_MAX, BLOCKS_BYTES_MAX // 2 + 1
+    introspectors = Fine(), Long("a", whole), Long("b", huge), Long("c", 1_000)
+    async with start_node(*introspectors, ship=False) as (_, diag):
+        snapshot = await diag.snapshot()
+    assert set(snapshot.body.others) == {"weather", "b", "c"}
+    refused = entry(snapshot, "a")
+    assert refused.outcome is IntrospectionOutcome.FAILED
+    assert "too many" in str(refused.reason)
 
 
 async def test_one_that_hangs_costs_its_block_after_the_deadline(start_node: StartNode) -> None:

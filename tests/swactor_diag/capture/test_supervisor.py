@@ -59,6 +59,15 @@ async def test_names_of_introspectors_are_unique(identity: Identity) -> None:
             await Diagnostics.start(system, identity, introspectors=[FakeWeather(), FakeWeather()])
 
 
+@pytest.mark.parametrize("name", ["shipper", "delivery", "reachability", "introspectors", "sky"])
+async def test_an_introspector_does_not_take_what_is_somebody_elses(identity: Identity, name: str) -> None:
+    taken, inside = FakeWeather(), FakeWeather()
+    taken.name, inside.name = name, "sky.weather"
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match=name):
+            await Diagnostics.start(system, identity, introspectors=[taken, inside])
+
+
 async def test_without_a_collector_nothing_is_shipped_and_everything_else_works(identity: Identity) -> None:
     async with ActorSystem() as system:
         diag = await Diagnostics.start(system, identity)
