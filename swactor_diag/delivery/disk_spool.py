@@ -94,6 +94,7 @@ class DiskSpool:
         self._gone_through = kept.gone_through
         self._entries = deque(_listed(directory, gone_through=kept.gone_through))
         self._bytes = sum(entry.size for entry in self._entries)
+        self._peeked: _Entry | None = None
         self._number = 1 + max(kept.gone_through, *(entry.number for entry in self._entries), 0)
 
     def put(self, record: Outgoing) -> None:
@@ -118,34 +119,40 @@ class DiskSpool:
         while self._entries:
             record = self._read_record(self._entries[0])
             if record is not None:
+                self._peeked = self._entries[0]
                 return record
-            entry = self._forget(0)
-            self._gone_through = max(self._gone_through, entry.number)
-            self._count([entry], LossPlace.DAMAGED)
-            self._move_aside(entry)
+            self._give_up_oldest(LossPlace.DAMAGED, name=f"damaged-{self._entries[0].name}")
         return None
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
-        if self._entries and self._entries[0].batch_id == batch_id:
+        if self._is_oldest(batch_id):
             _remove(self._directory / self._forget(0).name)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:
         """See `Spool`: the file lies in ``set-aside`` below the directory, the reason beside it."""
-        self._ledger.count_record(LossPlace.REFUSED, record)
-        self._save_ledger()
-        folder = self._directory / SET_ASIDE_FOLDER
-        try:
-            folder.mkdir(exist_ok=True)
-            self._write_file(folder / f"{record.batch_id}.bin", _encode(record))
-            (folder / f"{record.batch_id}.txt").write_text(reason)
-            _trim(folder)
-        except OSError:
-            return  # counted above; a full disk must not cost more than this
+        name = f"{record.batch_id}.bin"
+        if self._is_oldest(record.batch_id):
+            self._give_up_oldest(LossPlace.REFUSED, name=name)
+        else:
+            self._ledger.count_record(LossPlace.REFUSED, record)
+            self._save_ledger()
+            self._keep_aside(lambda folder: self._write_file(folder / name, _encode(record)))
+        self._keep_aside(lambda folder: (folder / f"{record.batch_id}.txt").write_text(reason))
 
     def figures(self) -> SpoolFigures:
         """See `Spool`."""
         return SpoolFigures(len(self._entries), self._bytes, self._ledger.losses())
+
+    def _is_oldest(self, batch_id: str) -> bool:
+        """Whether the record that was peeked is still there; if it was dropped since, that is taken back."""
+        peeked, self._peeked = self._peeked, None
+        if self._entries and self._entries[0].batch_id == batch_id:
+            return True
+        if peeked is not None and peeked.batch_id == batch_id:
+            self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
+            self._save_ledger()
+        return False
 
     # -- losses ---------------------------------------------------------------------------------------------
 
@@ -165,6 +172,15 @@ class DiskSpool:
             _remove(self._directory / entry.name)
         if not self._ledger_saved:
             self._save_ledger()  # there was no room for it; now there may be
+
+    def _give_up_oldest(self, where: LossPlace, *, name: str) -> None:
+        """Count the oldest record as lost, then keep its file for people."""
+        entry = self._forget(0)
+        path = self._directory / entry.name
+        self._gone_through = max(self._gone_through, entry.number)
+        self._count([entry], where)
+        self._keep_aside(lambda folder: path.replace(folder / name))
+        _remove(path)
 
     def _count(self, entries: list[_Entry], where: LossPlace) -> None:
         for entry in entries:
@@ -215,15 +231,14 @@ class DiskSpool:
             clock_samples=header.clock_samples,
         )
 
-    def _move_aside(self, entry: _Entry) -> None:
-        path = self._directory / entry.name
+    def _keep_aside(self, keep: Callable[[Path], object]) -> None:
         folder = self._directory / SET_ASIDE_FOLDER
         try:
             folder.mkdir(exist_ok=True)
-            path.replace(folder / f"damaged-{entry.name}")
+            keep(folder)
             _trim(folder)
         except OSError:
-            _remove(path)
+            return  # it is counted; a full disk must not cost more than this
 
 
 def _encode(record: Outgoing) -> bytes:

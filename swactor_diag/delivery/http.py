@@ -1,20 +1,19 @@
 """A sink that posts to a collector over HTTP, by httpx, which works on asyncio, uvloop and trio alike.
 
-Owns: paths, headers, compression, what each status means. Not here: repeating (``shipper``), the other side
-(``collector.routes``).
+Owns: paths, headers, what each status means. Not here: compression (``packing``), repeating (``shipper``),
+the other side (``collector.routes``).
 """
 
 import ssl
-import zlib
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.lowlevel
 import httpx
 import msgspec
 
 from swactor import SystemClock
 from swactor.abc import Clock
+from swactor_diag.delivery.packing import Packer
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
     SinkAddressError,
@@ -27,13 +26,12 @@ POST_TIMEOUT_S = 10.0
 FINALIZE_TIMEOUT_S = 30.0
 """A collector keeps the answer to a finalize open while the other nodes' last snapshots come in."""
 CONNECTION_KEPT_S = 30.0
-GZIP_ABOVE_BYTES = 1024
-GZIP_PIECE_BYTES = 64 * 1024
-"""Compressed without a pause: about a millisecond of the event loop's time."""
 ANSWER_BYTES_MAX = 64 * 1024
 
 _FINAL_STATUSES = frozenset({400, 413, 422})
-_SETUP_STATUSES = frozenset({401, 403, 404})
+_SETUP_STATUSES = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 415})
+"""Redirections are among them: they are not followed, the collector's address must be the right one."""
+_UNKNOWN_ENCODING = 415
 
 
 class HttpSink:
@@ -64,6 +62,7 @@ class HttpSink:
         self._clock = clock or SystemClock()
         self._token = token
         self._timeout_s = timeout_s
+        self._packer = Packer()
         self._client: httpx.AsyncClient | None = None
 
     async def post(self, record: Outgoing) -> Answer:
@@ -84,16 +83,20 @@ class HttpSink:
             await client.aclose()
 
     async def _post(self, record: Outgoing) -> Answer:
-        body, headers = await _packed(record.body)
-        headers |= {
+        body, encoding = await self._packer.pack(record.body)
+        headers = {
             "x-run-id": record.run_id,
             "x-node-id": record.node_id,
             "x-batch-id": record.batch_id,
             "x-node-send-ms": str(self._clock.wall_ms()),
         }
+        if encoding:
+            headers["Content-Encoding"] = encoding
         url = f"{self._url}/diag/{record.kind.value}"
         async with self._open_client().stream("POST", url, content=body, headers=headers) as response:
             text = await _read_start(response)
+        if response.status_code == _UNKNOWN_ENCODING and self._packer.refused(encoding):
+            return await self._post(record)
         return _judge(response.status_code, text, retry_after=response.headers.get("Retry-After"))
 
     def _open_client(self) -> httpx.AsyncClient:
@@ -124,19 +127,6 @@ def _can_be_posted_to(url: str) -> bool:
     except (ValueError, httpx.InvalidURL):
         return False
     return parts.scheme in {"http", "https"} and bool(host)
-
-
-async def _packed(body: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return what goes over the wire, and the headers that say so."""
-    if len(body) <= GZIP_ABOVE_BYTES:
-        return body, {}
-    gzip = zlib.compressobj(level=1, wbits=31)
-    pieces: list[bytes] = []
-    for start in range(0, len(body), GZIP_PIECE_BYTES):
-        pieces.append(gzip.compress(body[start : start + GZIP_PIECE_BYTES]))
-        await anyio.lowlevel.checkpoint()
-    pieces.append(gzip.flush())
-    return b"".join(pieces), {"Content-Encoding": "gzip"}
 
 
 async def _read_start(response: httpx.Response) -> bytes:

@@ -57,6 +57,15 @@ class Ledger:
         """Count ``record`` as lost."""
         self.count(where, batch_id=record.batch_id, kind=record.kind, events=record.events)
 
+    def uncount(self, where: LossPlace, *, batch_id: str, kind: RecordKind, events: int) -> None:
+        """Take back what was counted: the record was on its way, and has arrived."""
+        key = (boot_of(batch_id), where, kind)
+        if key not in self._counts:
+            key = (EARLIER_BOOTS, where, kind)
+        self._add(key, records=-1, events=-events)
+        if self._counts[key] == (0, 0):
+            del self._counts[key]
+
     def losses(self) -> tuple[Loss, ...]:
         """Return all counts."""
         return tuple(

@@ -9,6 +9,7 @@ Not here: bytes (``batches``), files (``spool``), the wait after a failure (``re
 A post runs in a task of its own; the actor only ever handles messages, so nobody waits for the network.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
 from swactor_diag.schema.blocks import DeliveryBlock, DropCount, IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
+
+log = logging.getLogger("swactor_diag")
 
 DELIVERY: Final = "delivery"
 """Key of the snapshot block that the shipper itself fills."""
@@ -272,8 +275,6 @@ class Shipper(Actor[ShipperMessage]):
             self._request_snapshot()
 
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
-        if self._from_spool:
-            self._spool.pop(record.batch_id)
         self._spool.set_aside(record, str(error))
         self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
         self._answer_finalize(record, None)
@@ -350,6 +351,7 @@ class Shipper(Actor[ShipperMessage]):
     def _report_once(self, ctx: Context[ShipperMessage], text: str, cause: str) -> None:
         if cause not in self._reported:
             self._reported.add(cause)
+            log.warning("%s", text)
             ctx.emit(Error(component="delivery", message=text))
 
 

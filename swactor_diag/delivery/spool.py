@@ -46,11 +46,11 @@ class Spool(Protocol):
         ...
 
     def pop(self, batch_id: str) -> None:
-        """Remove the oldest record if it is this one: it may have been dropped since it was peeked."""
+        """Remove the record that was peeked last. If it was dropped since, it is no loss: it has arrived."""
         ...
 
     def set_aside(self, record: Outgoing, reason: str) -> None:
-        """Keep a record that can never be sent, for people; it counts as lost."""
+        """Keep a record that can never be sent, for people; it counts as lost, and is the oldest no more."""
         ...
 
     def figures(self) -> SpoolFigures:
@@ -67,6 +67,7 @@ class MemorySpool:
         self._records: deque[Outgoing] = deque()
         self._bytes = 0
         self._ledger = Ledger()
+        self._peeked: Outgoing | None = None
 
     def put(self, record: Outgoing) -> None:
         """See `Spool`."""
@@ -78,15 +79,20 @@ class MemorySpool:
 
     def peek(self) -> Outgoing | None:
         """See `Spool`."""
-        return self._records[0] if self._records else None
+        self._peeked = self._records[0] if self._records else None
+        return self._peeked
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
+        peeked, self._peeked = self._peeked, None
         if self._records and self._records[0].batch_id == batch_id:
             self._remove(0)
+        elif peeked is not None and peeked.batch_id == batch_id:
+            self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:  # noqa: ARG002 - the protocol's
         """See `Spool`. Nobody could look into this memory later, so only the count stays."""
+        self.pop(record.batch_id)
         self._ledger.count_record(LossPlace.REFUSED, record)
 
     def figures(self) -> SpoolFigures:

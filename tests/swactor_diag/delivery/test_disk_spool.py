@@ -159,6 +159,26 @@ def test_fc052_whenever_the_process_is_killed_each_record_is_held_or_counted_onc
         assert len(held) + found.figures().lost(LossPlace.SPOOL) - accounted in {0, 1}, image  # 1: under way
 
 
+def test_fc056_whenever_the_process_is_killed_a_refused_record_is_held_or_counted_once(
+    tmp_path: Path,
+) -> None:
+    killed = Killed(tmp_path / "spool", tmp_path / "images")
+    spool = DiskSpool(tmp_path / "spool", write=killed.write)
+    for number in range(1, 4):
+        spool.put(record(number))
+    killed.put = 3
+    killed.expected.clear()
+    shutil.rmtree(tmp_path / "images")
+    while (oldest := spool.peek()) is not None:
+        spool.set_aside(oldest, "400: not like this")
+        killed.image()
+    assert len(killed.expected) > 5
+    for image, accounted in killed.expected.items():
+        found = DiskSpool(image)
+        assert len(drained(found)) + found.figures().lost(LossPlace.REFUSED) == accounted, image
+    assert len(list((tmp_path / "spool" / "set-aside").glob("*.bin"))) == 3
+
+
 def test_what_was_dropped_is_still_known_after_a_restart(tmp_path: Path) -> None:
     first = DiskSpool(tmp_path, records_max=2)
     for number in range(1, 6):

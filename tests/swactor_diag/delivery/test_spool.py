@@ -88,14 +88,44 @@ def test_a_record_larger_than_the_spool_is_dropped_and_counted(make_spool: MakeS
     assert spool.figures().lost(LossPlace.SPOOL) == 1
 
 
-def test_popping_a_record_that_was_dropped_meanwhile_removes_nothing(make_spool: MakeSpool) -> None:
+def test_a_record_that_was_dropped_while_it_was_sent_is_no_loss_once_it_has_arrived(
+    make_spool: MakeSpool,
+) -> None:
     spool = make_spool(records_max=2)
     spool.put(record(1))
     assert spool.peek() is not None
     spool.put(record(2))
     spool.put(record(3))
-    spool.pop("b1-events-000001")
+    assert spool.figures().lost(LossPlace.SPOOL) == 1
+    for _ in range(2):
+        spool.pop("b1-events-000001")
+        assert spool.figures().losses == ()
     assert [one.batch_id[-1] for one in drained(spool)] == ["2", "3"]
+
+
+def test_a_record_that_was_dropped_while_it_was_sent_and_is_refused_is_one_loss(
+    make_spool: MakeSpool,
+) -> None:
+    spool = make_spool(records_max=2)
+    spool.put(record(1))
+    refused = spool.peek()
+    assert refused is not None
+    spool.put(record(2))
+    spool.put(record(3))
+    spool.set_aside(refused, "400: not like this")
+    losses = spool.figures()
+    assert (losses.lost(LossPlace.SPOOL), losses.lost(LossPlace.REFUSED), losses.records) == (0, 1, 2)
+
+
+def test_the_oldest_record_goes_when_it_is_set_aside(make_spool: MakeSpool) -> None:
+    spool = make_spool()
+    spool.put(record(1))
+    spool.put(record(2))
+    refused = spool.peek()
+    assert refused is not None
+    spool.set_aside(refused, "400: not like this")
+    assert spool.figures().lost(LossPlace.REFUSED) == 1
+    assert [one.batch_id[-1] for one in drained(spool)] == ["2"]
 
 
 def test_what_is_set_aside_is_counted_and_not_sent(make_spool: MakeSpool) -> None:
