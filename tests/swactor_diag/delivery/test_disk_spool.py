@@ -2,7 +2,9 @@
 
 import errno
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -122,35 +124,49 @@ def test_fc045_a_disk_without_room_for_anything_costs_the_new_record_only(tmp_pa
 
 
 class Killed:
-    """Takes an image of ``folder`` before and after every write: what a process killed there would leave."""
+    """Takes an image of ``folder`` before each file in it is opened, renamed or removed.
+
+    Each is what a process that is killed there would leave.
+    """
 
     def __init__(self, folder: Path, images: Path) -> None:
         self.folder = folder
         self.images = images
         self.put = self.sent = 0
         self.expected: dict[Path, int] = {}
+        self._is_on = False
+        sys.addaudithook(self._heard)  # for good, which is why it can be switched off
 
-    def write(self, path: Path, data: bytes) -> None:
-        self.image()
-        path.write_bytes(data)
-        self.image()
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        self._is_on = True
+        yield
+        self._is_on = False
 
     def image(self) -> None:
+        was_on, self._is_on = self._is_on, False
         image = self.images / str(len(self.expected))
         shutil.copytree(self.folder, image)
         self.expected[image] = self.put - self.sent
+        self._is_on = was_on
+
+    def _heard(self, event: str, args: tuple[object, ...]) -> None:
+        changes = event in {"open", "os.rename", "os.remove"} and str(args[0]).startswith(str(self.folder))
+        if changes and self._is_on:
+            self.image()
 
 
 def test_fc052_whenever_the_process_is_killed_each_record_is_held_or_counted_once(tmp_path: Path) -> None:
     killed = Killed(tmp_path / "spool", tmp_path / "images")
-    spool = DiskSpool(tmp_path / "spool", records_max=3, write=killed.write)
-    for number in range(1, 13):
-        spool.put(record(number))
-        killed.put += 1
-        if number % 4 == 0 and (oldest := spool.peek()) is not None:
-            spool.pop(oldest.batch_id)
-            killed.sent += 1
-        killed.image()
+    spool = DiskSpool(tmp_path / "spool", records_max=3)
+    with killed.watching():
+        for number in range(1, 13):
+            spool.put(record(number))
+            killed.put += 1
+            if number % 4 == 0 and (oldest := spool.peek()) is not None:
+                spool.pop(oldest.batch_id)
+                killed.sent += 1
+            killed.image()
     assert len(killed.expected) > 40
     for image, accounted in killed.expected.items():
         found = DiskSpool(image)
@@ -163,15 +179,13 @@ def test_fc056_whenever_the_process_is_killed_a_refused_record_is_held_or_counte
     tmp_path: Path,
 ) -> None:
     killed = Killed(tmp_path / "spool", tmp_path / "images")
-    spool = DiskSpool(tmp_path / "spool", write=killed.write)
+    spool = DiskSpool(tmp_path / "spool")
     for number in range(1, 4):
         spool.put(record(number))
     killed.put = 3
-    killed.expected.clear()
-    shutil.rmtree(tmp_path / "images")
-    while (oldest := spool.peek()) is not None:
-        spool.set_aside(oldest, "400: not like this")
-        killed.image()
+    with killed.watching():
+        while (oldest := spool.peek()) is not None:
+            spool.set_aside(oldest, "400: not like this")
     assert len(killed.expected) > 5
     for image, accounted in killed.expected.items():
         found = DiskSpool(image)
