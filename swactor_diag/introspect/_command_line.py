@@ -4,17 +4,32 @@ Owns: cutting and masking. Pure. Not here: where the arguments come from.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 COMMAND_BYTES_MAX = 256
 ARGUMENT_CHARS_MAX = 4096
 """Nothing behind it is looked at: no argument that long is shown whole."""
 MASK = "***"
 
-_SENSITIVE = r"(?:token|secret|passw|api[-_]?key|private[-_]?key|credential)"
-_ASSIGNED = re.compile(rf"(?i)(-*[\w.-]*{_SENSITIVE}[\w.-]*)=.*", re.DOTALL)
-_FLAG = re.compile(rf"(?i)--?[\w-]*{_SENSITIVE}[\w-]*")
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SENSITIVE = (
+    r"(?:token(?!iz)|secret|passw|passphrase|(?<![a-z])pass(?![a-z])|credential|authorization|cookie"
+    r"|(?:api|access|private|auth)[-_]?key)"
+)
+_NAME = rf"[\w.-]{{0,64}}?{_SENSITIVE}[\w.-]{{0,64}}"
+_ASSIGNED = re.compile(rf"(?i)(-*{_NAME})=(.*)", re.DOTALL)
+_FLAG = re.compile(rf"(?i)--?{_NAME}")
+
+# The same within an argument: a line for a shell, a header, JSON, a query. The value ends where a word does,
+# or where its quotes end.
+_VALUE = r"(?:(?:bearer|basic)\s+)?(\"[^\"]*\"?|'[^']*'?|[^\s\"'&,;]+)"
+_ASSIGNED_INSIDE = re.compile(rf"(?i)({_SENSITIVE}[\w.-]{{0,64}}(?:=|:\s+|[\"']\s*:\s*)){_VALUE}")
+_FLAG_INSIDE = re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!-){_VALUE}")
+_USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
+_ISSUED = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[abp]-|sk-|AKIA)[A-Za-z0-9_-]{16,}")
+"""Tokens that say by their beginning who issued them."""
+
+_COUNT = re.compile(r"[0-9]{1,7}")
+"""``--max-tokens 512`` is no secret."""
 
 
 def readable_command(arguments: Sequence[str], *, bytes_max: int = COMMAND_BYTES_MAX) -> tuple[str, bool]:
@@ -23,19 +38,16 @@ def readable_command(arguments: Sequence[str], *, bytes_max: int = COMMAND_BYTES
     Whole arguments are dropped from the end; a first argument that alone is too long is cut at a character.
     A cut text ends in an ellipsis.
     """
-    words = _masked([_one_line(argument[:ARGUMENT_CHARS_MAX]) for argument in arguments[: bytes_max + 1]])
     kept: list[str] = []
     used = 0
-    for word in words:
+    for word in _masked(arguments):
         used += len(word.encode()) + (1 if kept else 0)
         if used > bytes_max:
-            break
+            if not kept:
+                kept.append(word.encode()[:bytes_max].decode("utf-8", "ignore"))
+            return " ".join(kept) + "…", True
         kept.append(word)
-    if len(kept) == len(words):
-        return " ".join(kept), False
-    if not kept:
-        kept.append(words[0].encode()[:bytes_max].decode("utf-8", "ignore"))
-    return " ".join(kept) + "…", True
+    return " ".join(kept), False
 
 
 def split_cmdline(text: str) -> tuple[str, ...]:
@@ -44,17 +56,28 @@ def split_cmdline(text: str) -> tuple[str, ...]:
     return tuple(stripped.split("\0")) if stripped else ()
 
 
-def _masked(arguments: Sequence[str]) -> list[str]:
-    shown: list[str] = []
-    mask_next = False
+def _masked(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield each argument as it may be shown; one behind a sensitive flag is its value."""
+    flag = ""
     for argument in arguments:
-        if mask_next and not argument.startswith("-"):
-            shown.append(MASK)
-        else:
-            assigned = _ASSIGNED.fullmatch(argument)
-            shown.append(_USERINFO.sub(MASK, f"{assigned[1]}={MASK}" if assigned else argument))
-        mask_next = _FLAG.fullmatch(argument) is not None
-    return shown
+        text = _one_line(argument[:ARGUMENT_CHARS_MAX])
+        if flag and not text.startswith("-"):
+            yield _mask_value(flag, text)
+            flag = ""
+            continue
+        flag = text if _FLAG.fullmatch(text) else ""
+        assigned = _ASSIGNED.fullmatch(text)
+        yield f"{assigned[1]}={_mask_value(assigned[1], assigned[2])}" if assigned else _mask_inside(text)
+
+
+def _mask_inside(text: str) -> str:
+    for pattern in (_ASSIGNED_INSIDE, _FLAG_INSIDE):
+        text = pattern.sub(lambda found: found[1] + _mask_value(found[1], found[2]), text)
+    return _ISSUED.sub(MASK, _USERINFO.sub(MASK, text))
+
+
+def _mask_value(name: str, value: str) -> str:
+    return value if "token" in name.lower() and _COUNT.fullmatch(value) else MASK
 
 
 def _one_line(argument: str) -> str:

@@ -1,5 +1,7 @@
 """Command lines: bounded, on one line, without secrets."""
 
+import time
+
 import pytest
 
 from swactor_diag.introspect._command_line import readable_command, split_cmdline
@@ -14,7 +16,22 @@ from swactor_diag.introspect._command_line import readable_command, split_cmdlin
         (("run", "--password", "--verbose"), "run --password --verbose"),
         (("env", "AWS_SECRET_ACCESS_KEY=abc", "run"), "env AWS_SECRET_ACCESS_KEY=*** run"),
         (("curl", "https://me:pw@host/x"), "curl https://***@host/x"),
-        (("run", "--tokens-per-second", "5"), "run --tokens-per-second ***"),
+        (("run", "--tokens-per-second", "5"), "run --tokens-per-second 5"),
+        (("run", "--max_tokens=512", "--tokenizer", "gpt2"), "run --max_tokens=512 --tokenizer gpt2"),
+        (("run", "--token", "12345678"), "run --token ***"),
+        (("run", "--pass", "abc", "--bypass", "abc"), "run --pass *** --bypass abc"),
+        (("run", "--token=a b"), "run --token=***"),
+        (
+            ("sh", "-c", "cd /x && API_KEY=abc ./run --token abc -v"),
+            "sh -c cd /x && API_KEY=*** ./run --token *** -v",
+        ),
+        (("sh", "-c", "run --password 'a b'"), "sh -c run --password ***"),
+        (("curl", "-H", "Authorization: Bearer abc"), "curl -H Authorization: ***"),
+        (("run", '{"api_key": "abc", "n": 1}'), 'run {"api_key": ***, "n": 1}'),
+        (("curl", "https://host/x?access_token=abc&n=1"), "curl https://host/x?access_token=***&n=1"),
+        (("curl", "https://me:p@ss@host/x@y"), "curl https://***@host/x@y"),
+        (("login", "hf_" + "a1" * 17), "login ***"),
+        (("run", "http://token-service:8080/x"), "run http://token-service:8080/x"),
         (("a\nb\x1b[31m",), "a�b�[31m"),
         ((), ""),
     ],
@@ -36,3 +53,13 @@ def test_fc032_padding_is_no_argument() -> None:
     assert split_cmdline("title\0\0\0\0") == ("title",)
     assert split_cmdline("\0\0") == ()
     assert split_cmdline("a\0\0b\0") == ("a", "", "b")
+
+
+def test_no_argument_however_odd_holds_up_the_loop() -> None:
+    odd = ["a" * 200_000, "-" * 200_000, "--token" * 30_000, "token=" * 30_000, "://" + "a:" * 100_000]
+    took = []
+    for argument in odd:
+        began = time.process_time()
+        readable_command((argument,))
+        took.append(time.process_time() - began)
+    assert max(took) < 0.1
