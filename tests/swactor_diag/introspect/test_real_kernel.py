@@ -1,0 +1,115 @@
+"""The kernel of this machine: network namespaces, interfaces that come and go, a process of another user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+LOOKS_AT_NETWORK = """
+import json, subprocess, sys
+from msgspec import UNSET
+from swactor import SystemClock
+from swactor_diag.introspect import LinuxProc
+from swactor_diag.introspect.kernel_net import KernelNetIntrospector
+
+introspector = KernelNetIntrospector(proc=LinuxProc(), clock=SystemClock())
+for command in ["true", *sys.argv[1:]]:
+    subprocess.run(command.split(), check=True)
+    seen = introspector.observe()
+    names = {row.name: row.first_seen_at_ms is not UNSET for row in seen.interfaces}
+    print(json.dumps([seen.namespace, names, seen.udp_kernel_stats is not UNSET]))
+"""
+
+LOOKS_AT_A_STRANGER = """
+import os, sys
+import msgspec
+from swactor import SystemClock
+from swactor_diag.introspect import LinuxProc, kernel_units
+from swactor_diag.introspect.subprocesses import SubprocessIntrospector
+from swactor_process import ProcessStarted
+
+pid = int(sys.argv[1])
+table = SubprocessIntrospector(proc=LinuxProc(), clock=SystemClock(), units=kernel_units())
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+table.hear(
+    ProcessStarted(
+        process=None,
+        spawn_id="s1",
+        label="worker",
+        pid=pid,
+        parent_pid=os.getpid(),
+        start_time=None,
+        command=("worker",),
+        started_at_ms=0,
+        guarded=True,
+    )
+)
+for _ in range(2):
+    print(msgspec.json.encode(table.observe().subprocesses[0]).decode())
+"""
+
+
+def in_own_namespace() -> list[str]:
+    """The command that runs another one in a network namespace of its own."""
+    for command in (["unshare", "-n"], ["unshare", "-rn"]):
+        try:
+            if subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0:
+                return command
+        except FileNotFoundError:
+            break
+    pytest.skip("no network namespaces for us here")
+
+
+def looks(*commands: str, within: list[str]) -> list[Any]:
+    run = [*within, sys.executable, "-c", LOOKS_AT_NETWORK, *commands]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def test_fc038_nodes_in_two_real_namespaces_have_two_marks_and_in_one_the_same() -> None:
+    apart = in_own_namespace()
+    ((mine, names, counts),) = looks(within=[])
+    ((again, _, _),) = looks(within=[])
+    ((other, others, _),) = looks(within=apart)
+    assert mine == again
+    assert mine != other
+    assert (counts, set(others)) == (True, {"lo"})
+    assert set(names) >= {"lo"}
+
+
+def test_fc036_a_real_interface_that_appears_says_so_and_one_that_goes_costs_nothing() -> None:
+    apart = in_own_namespace()
+    if shutil.which("ip") is None:
+        pytest.skip("no ip command here")
+    seen = looks("ip link add va type veth peer name vb", "ip link del va", within=apart)
+    assert [names for _, names, _ in seen] == [
+        {"lo": False},
+        {"lo": False, "va": True, "vb": True},
+        {"lo": False},
+    ]
+
+
+def test_fc031_a_process_of_another_user_shows_what_it_may() -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        stranger = child.pid if os.geteuid() == 0 else 1
+        printed = subprocess.run(
+            [sys.executable, "-c", LOOKS_AT_A_STRANGER, str(stranger)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        child.kill()
+    rows = [json.loads(line) for line in printed.splitlines()]
+    assert [row["status"] for row in rows] == ["running", "running"]
+    for row in rows:
+        assert row["reasons"] == ["fd: EACCES"]
+        assert "open_fd_count" not in row
+        assert row["vm_size_bytes"] > 0
+        assert row["cmdline"]
