@@ -9,6 +9,7 @@ again, more and more slowly, and nobody else notices.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -265,8 +266,9 @@ class Diagnostics:
         """
         if not self._ships:
             return None
-        try:
+        with suppress(AskTimeoutError, ActorDeadError):
             await self.snapshot()
+        try:
             return await self._refs[SHIPPER].ask(
                 FinalizeRun(reason), timeout_s=self._config.finalize_timeout_s
             )

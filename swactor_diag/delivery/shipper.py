@@ -82,6 +82,7 @@ class _Outcome:
 
     record: Outgoing
     result: Answer | Exception
+    ended_ms: int
 
 
 ShipperMessage = ShipSnapshot | FinalizeRun | Observe | _Cut | _Retry | _Settled
@@ -242,7 +243,7 @@ class Shipper(Actor[ShipperMessage]):
             result = await self._sink.post(record)
         except Exception as error:  # noqa: BLE001 - whatever a sink raises is a failed attempt
             result = error
-        self._outcome = _Outcome(record, result)
+        self._outcome = _Outcome(record, result, ctx.clock.wall_ms())
         if self._settled is not None:
             self._settled.set(None)
         elif not self._stopping:
@@ -256,25 +257,27 @@ class Shipper(Actor[ShipperMessage]):
         self._in_flight = self._task = None
         match outcome.result:
             case Answer() as answer:
-                self._stored(ctx, outcome.record, answer)
+                self._stored(ctx, outcome, answer)
             case RecordRefusedError() as error:
                 self._refused(ctx, outcome.record, error)
             case error:
                 self._failed(ctx, outcome.record, error)
 
-    def _stored(self, ctx: Context[ShipperMessage], record: Outgoing, answer: Answer) -> None:
+    def _stored(self, ctx: Context[ShipperMessage], outcome: _Outcome, answer: Answer) -> None:
+        record = outcome.record
         self._failures = 0
         self._figures.sent += 1
         if self._from_spool:
             self._spool.pop(record.batch_id)
         if record.kind is not RecordKind.EVENTS or record.events > record.clock_samples:
             # Not for a batch of clock samples only: it would bring forth the next one, for ever.
-            ctx.emit(_clock_sample(answer, node_recv_ms=ctx.clock.wall_ms()))
+            ctx.emit(_clock_sample(answer, node_recv_ms=outcome.ended_ms))
         self._answer_finalize(record, answer.bundle_path)
         if answer.snapshot_now and not self._stopping:
             self._request_snapshot()
 
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
+        self._failures = 0  # it is there, and said what it thinks of this one
         self._spool.set_aside(record, str(error))
         self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
         self._answer_finalize(record, None)

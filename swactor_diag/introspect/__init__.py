@@ -6,9 +6,11 @@ Here: what an introspector is made of. Each surface is a module: ``subprocesses`
 """
 
 from swactor_diag.introspect._base import (
+    HUNG_AFTER_S,
     AsyncIntrospectorActor,
     Closable,
     EventSource,
+    HungError,
     IntrospectionError,
     Introspector,
     IntrospectorActor,
@@ -31,11 +33,13 @@ from swactor_diag.introspect._procfs import (
 from swactor_diag.introspect._reach import Answer, Prober, Resolved, Resolver, Transmission, Tried
 
 __all__ = [
+    "HUNG_AFTER_S",
     "Answer",
     "AsyncIntrospectorActor",
     "Closable",
     "EmptyProc",
     "EventSource",
+    "HungError",
     "IntrospectionError",
     "Introspector",
     "IntrospectorActor",

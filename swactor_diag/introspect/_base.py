@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+import anyio
 from msgspec import structs
 
 from swactor import Actor, ActorRef, Context, Event, ExitReason
@@ -19,10 +20,20 @@ from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 R_co = TypeVar("R_co", covariant=True)
 
 REASON_CHARS_MAX = 200
+HUNG_AFTER_S = 30.0
+"""So long ``observe`` may wait, long after the snapshot has gone on without it; then it is cancelled."""
 
 
 class IntrospectionError(Exception):
     """The surface is there but says something that cannot be read; the text becomes the outcome's reason."""
+
+
+class HungError(Exception):
+    """An introspector did not return; its actor ends with this, and is started again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the introspector {name} has not answered for {HUNG_AFTER_S:g} s")
+        self.name = name
 
 
 class Introspector(Protocol[R_co]):
@@ -160,7 +171,10 @@ class IntrospectorActor(_IntrospectorActor):
 
 
 class AsyncIntrospectorActor(_IntrospectorActor):
-    """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop."""
+    """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop.
+
+    One that hangs ends its actor: whatever it waited for is let go of (`Closable`) before it is asked again.
+    """
 
     async def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
@@ -168,11 +182,14 @@ class AsyncIntrospectorActor(_IntrospectorActor):
             self._hear(ctx, message)
             return
         started_ns = ctx.clock.monotonic_ns()
-        try:
-            pending = self._introspector.observe()
-            value: object = await pending if inspect.isawaitable(pending) else pending
-        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
-            value = error
+        with anyio.move_on_after(HUNG_AFTER_S) as limit:
+            try:
+                pending = self._introspector.observe()
+                value: object = await pending if inspect.isawaitable(pending) else pending
+            except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+                value = error
+        if limit.cancelled_caught:
+            raise HungError(self._introspector.name)
         self._answer(ctx, message, value, started_ns=started_ns)
 
 

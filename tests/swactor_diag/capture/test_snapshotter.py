@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 
 from swactor import ActorSystem, Request
 from swactor.cluster.events import MemberState, SwimReason, SwimTransition
+from swactor_diag.introspect import HUNG_AFTER_S
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.reading import Snapshot
 from swactor_diag.schema.snapshot import TriggerKind
@@ -94,12 +95,16 @@ class Waits:
     record = Weather
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked = self.cancelled = 0
         self.go = asyncio.Event()
 
     async def observe(self) -> Weather:
         self.asked += 1
-        await self.go.wait()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
         return Weather(3)
 
 
@@ -208,6 +213,22 @@ async def test_one_that_hangs_is_not_asked_again_for_a_while_and_delays_nobody(
     assert sink.snapshots()[1].body.others == {"weather": {"celsius": 21}}
     assert entry(sink.snapshots()[1], "waits").reason == "no answer since round 1"
     assert sink.snapshots()[-1].body.others == {"waits": {"celsius": 3}, "weather": {"celsius": 21}}
+
+
+async def test_one_that_hangs_is_started_again(
+    start_node: StartNode, sink: ListSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = Waits()
+    async with start_node(hanging, Fine()):
+        await anyio.sleep(HUNG_AFTER_S + 6)
+        hanging.go.set()
+        await anyio.sleep(60)
+    outcomes = [entry(snapshot, "waits").outcome for snapshot in sink.snapshots()]
+    assert outcomes[0] is IntrospectionOutcome.FAILED
+    assert outcomes[-1] is IntrospectionOutcome.OK
+    assert hanging.cancelled == 1
+    assert {entry(snapshot, "weather").outcome for snapshot in sink.snapshots()} == {IntrospectionOutcome.OK}
+    assert "has not answered for 30 s" in caplog.text
 
 
 async def test_a_snapshot_wanted_during_a_round_follows_it(start_node: StartNode, sink: ListSink) -> None:

@@ -20,7 +20,7 @@ from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing, RecordKind
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
-from .conftest import ScriptedSink, StartNode
+from .conftest import ScriptedSink, StartNode, stored_answer
 
 Script = Callable[[Outgoing], Awaitable[Answer] | Answer]
 
@@ -355,6 +355,25 @@ async def test_fc056_a_refused_batch_is_set_aside_and_the_others_flow(
     assert [error.component for error in errors] == ["delivery"]
     ids = [record.batch_id for _, record in sink.attempts]
     assert ids.count("b1-events-000002") == 1
+
+
+async def test_fc056_a_refusal_after_an_outage_does_not_end_delivery(
+    start_node: StartNode, sink: ScriptedSink
+) -> None:
+    def refuse_first(record: Outgoing) -> Answer:
+        if record.batch_id == "b1-events-000001":
+            raise RecordRefusedError("not like this", status=400)
+        return stored_answer(record)
+
+    async with start_node(config=DiagnosticsConfig(snapshot_period_s=1_000)) as (_, diag):
+        await anyio.sleep(0.5)
+        sink.script = unavailable
+        diag.emit(numbered(1))
+        await anyio.sleep(3)
+        diag.emit(numbered(2))
+        sink.script = refuse_first
+        await anyio.sleep(40)
+        assert numbers(sink) == [2]
 
 
 async def test_fc056_a_wrong_token_is_reported_once_and_tried_slowly(
