@@ -68,7 +68,7 @@ class BatchMaker:
         try:
             row = encode_record(node_id, seq=one.seq, wall_ms=one.wall_ms, event=one.event)
         except Exception as error:  # noqa: BLE001 - an application's own type may fail in any way when written
-            row, why = b"", str(error)
+            row, why = b"", str(error).encode(errors="replace").decode()
         else:
             why = f"{len(row)} bytes"
         if row and len(row) <= BATCH_BYTES_MAX:

@@ -71,6 +71,9 @@ class MemorySpool:
 
     def put(self, record: Outgoing) -> None:
         """See `Spool`."""
+        if len(record.body) > self._bytes_max:
+            self._ledger.count_record(LossPlace.SPOOL, record)
+            return
         self._records.append(record)
         self._bytes += len(record.body)
         while self._records and (self._bytes > self._bytes_max or len(self._records) > self._records_max):

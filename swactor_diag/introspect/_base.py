@@ -102,8 +102,9 @@ class Observed:
 
     def failed(self, reason: str) -> "Observed":
         """Return what this answer is once its block turns out to be good for nothing."""
-        outcome, reason = IntrospectionOutcome.FAILED, reason[:REASON_CHARS_MAX]
-        return Observed(self.round, structs.replace(self.entry, outcome=outcome, reason=reason))
+        reason = reason[:REASON_CHARS_MAX].encode(errors="replace").decode()  # a file name may be no text
+        entry = structs.replace(self.entry, outcome=IntrospectionOutcome.FAILED, reason=reason)
+        return Observed(self.round, entry)
 
 
 @dataclass(frozen=True, slots=True)

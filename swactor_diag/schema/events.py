@@ -100,8 +100,19 @@ class Custom(Event, frozen=True, kw_only=True):
     fields: dict[str, object]
 
 
+ENVELOPE_FIELDS = frozenset({"node_id", "monotonic_seq", "wall_ms"})
+"""Written before the fields of every event, which therefore must be called something else."""
+
+
 def encode_record(node_id: str, *, seq: int, wall_ms: int, event: Event) -> bytes:
-    """Return the flat record of ``event``: its fields behind the envelope, as one JSON object."""
+    """Return the flat record of ``event``: its fields behind the envelope, as one JSON object.
+
+    Raises:
+        ValueError: a field of the event is called as one of the envelope.
+        Exception: what msgspec, or a type that it asks, raises when the event cannot be written.
+    """
+    if not ENVELOPE_FIELDS.isdisjoint(event.__struct_fields__):
+        raise ValueError(f"an event must not have fields called {', '.join(sorted(ENVELOPE_FIELDS))}")
     fields = _ENCODER.encode(event)
     return b'{"node_id":"%b","monotonic_seq":%d,"wall_ms":%d,%b' % (
         node_id.encode(),

@@ -1,7 +1,9 @@
 """Batches: ids, sizes, and events that cannot be written."""
 
 import msgspec
+import pytest
 
+from swactor import Event
 from swactor_diag.delivery.batches import BATCH_BYTES_MAX, BatchMaker
 from swactor_diag.recorder import Noted
 from swactor_diag.schema.boot import Identity
@@ -35,3 +37,26 @@ def test_an_event_beyond_the_limit_is_replaced_by_an_error_with_its_number(ident
     (batch,) = BatchMaker(identity, boot_id="b1").events([noted(5, BATCH_BYTES_MAX)])
     (row,) = msgspec.json.decode(batch.body)
     assert (row["monotonic_seq"], row["type"], row["component"]) == (5, "Error", "recorder")
+
+
+class Moved(Event, frozen=True, kw_only=True):
+    """As an application may define it, who knows nothing of envelopes."""
+
+    node_id: str
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (Custom(kind="odd", fields={"n": object()}), "Custom not written"),
+        (Custom(kind="odd", fields={"n": "\udcff"}), "Custom not written"),
+        (Moved(node_id="elsewhere"), "Moved not written: an event must not have fields called"),
+    ],
+)
+def test_an_event_that_cannot_be_written_is_replaced_by_an_error_with_its_number(
+    identity: Identity, event: Event, why: str
+) -> None:
+    (batch,) = BatchMaker(identity, boot_id="b1").events([noted(1), Noted(2, 1, event)])
+    _, row = msgspec.json.decode(batch.body)
+    assert (row["node_id"], row["monotonic_seq"], row["type"]) == (identity.node_id_hex, 2, "Error")
+    assert row["message"].startswith(why)

@@ -83,9 +83,10 @@ def test_the_limit_in_bytes_holds(make_spool: MakeSpool) -> None:
 
 def test_a_record_larger_than_the_spool_is_dropped_and_counted(make_spool: MakeSpool) -> None:
     spool = make_spool(bytes_max=1_000)
-    spool.put(record(1, size=5_000))
-    assert spool.peek() is None
+    spool.put(record(1))
+    spool.put(record(2, size=5_000))
     assert spool.figures().lost(LossPlace.SPOOL) == 1
+    assert [one.batch_id[-1] for one in drained(spool)] == ["1"]
 
 
 def test_a_record_that_was_dropped_while_it_was_sent_is_no_loss_once_it_has_arrived(
