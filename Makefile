@@ -114,7 +114,7 @@ bench-relay: $(VENV)/installed-dev
 	@$(BIN)/python benches/relay.py $(BENCH)
 
 storm: $(VENV)/installed-dev
-	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q tests/swactor/relay/test_storm.py -k storm_the_books
+	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q -s tests/swactor/relay/test_storm.py -k storm_the_books
 
 bench-pipeline: $(VENV)/installed-dev
 	@$(BIN)/python benches/pipeline.py $(BENCH)

@@ -9,6 +9,7 @@ Not here: routing and the book (see ``server``), meaning of frames.
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
@@ -84,7 +85,7 @@ class Carrier:
         try:
             await self._read()
         except BaseException as error:
-            self.end(CloseReason.RELAY_FAILURE, detail=repr(error))
+            self._fail(error)
             raise
         finally:
             self._read_done.set()
@@ -108,6 +109,15 @@ class Carrier:
         self._wake.set()
 
     async def _write(self) -> None:
+        try:
+            await self._send_queued()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        await self._part()
+
+    async def _send_queued(self) -> None:
+        """Send what is queued until the session ends."""
         while not self._ended:
             queue = self._control or self._datagrams
             if not queue:
@@ -123,7 +133,6 @@ class Carrier:
         while not self._ended:
             self._wake.clear()
             await self._wake.wait()
-        await self._part()
 
     async def _part(self) -> None:
         """Say goodbye if there is one to say, and be rid of the socket within the goodbye timeout."""
@@ -242,6 +251,21 @@ class Carrier:
         self._wake.set()
         self._may_read.set()
 
+    def _fail(self, error: BaseException) -> None:
+        self.end(CloseReason.RELAY_FAILURE, detail=repr(error))
+
+    def _after(self, delay_s: float, action: Callable[[], None]) -> asyncio.TimerHandle:
+        """Do ``action`` later. If it fails nobody watches the client any more, so the session ends."""
+
+        def act() -> None:
+            try:
+                action()
+            except BaseException as error:
+                self._fail(error)
+                raise
+
+        return asyncio.get_running_loop().call_later(delay_s, act)
+
     # -- silence and stalls ------------------------------------------------------------------------------
 
     def ponged(self, payload: bytes) -> None:
@@ -272,12 +296,11 @@ class Carrier:
 
     def _check_silence(self) -> None:
         remaining_s = self._patience_s - self._silent_s()
-        loop = asyncio.get_running_loop()
         if remaining_s > 0:
-            self._silence_timer = loop.call_later(remaining_s, self._check_silence)
+            self._silence_timer = self._after(remaining_s, self._check_silence)
         else:
             self._ping()
-            self._silence_timer = loop.call_later(self._config.ping_timeout_s, self._check_answer)
+            self._silence_timer = self._after(self._config.ping_timeout_s, self._check_answer)
 
     def _check_answer(self) -> None:
         if self._alive_ns() > self._ping_sent_ns:
@@ -288,19 +311,23 @@ class Carrier:
     def _watch_stall(self) -> None:
         """The socket is full: from now on it must take bytes within each write timeout."""
         if not self._ended:
-            self._arm_stall(self._transport.get_write_buffer_size())
+            self._arm_stall()
 
-    def _arm_stall(self, buffered: int) -> None:
+    def _arm_stall(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._stall_timer = loop.call_later(self._config.write_timeout_s, self._check_stall, buffered)
+        taken = self._taken_bytes()
+        self._stall_timer = self._after(self._config.write_timeout_s, lambda: self._check_stall(taken))
 
-    def _check_stall(self, buffered_before: int) -> None:
-        buffered = self._transport.get_write_buffer_size()
+    def _check_stall(self, taken_before: int) -> None:
         if not self._tap.paused:
             return
-        if buffered < buffered_before:
-            self._arm_stall(buffered)
+        if self._taken_bytes() > taken_before:
+            self._arm_stall()
         else:
-            self.end(CloseReason.SLOW_CLIENT, detail=f"{buffered} bytes unsent")
+            unsent = self._transport.get_write_buffer_size()
+            self.end(CloseReason.SLOW_CLIENT, detail=f"{unsent} bytes unsent")
+
+    def _taken_bytes(self) -> int:
+        """Return what the socket has taken so far; the buffer alone may grow while it takes some."""
+        return self.session.bytes_tx - self._transport.get_write_buffer_size()

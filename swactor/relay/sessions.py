@@ -17,6 +17,8 @@ from swactor.relay.session import Instant, Session, closing_event, session_repor
 
 DRILLS_MAX = 1024
 """Pairs, or node ids, under one kind of drill."""
+REACHED_MAX = 512
+"""Keys that are remembered as reached by one session; those beyond are not told when it is gone."""
 
 
 class TooManyDrillsError(SwactorError):
@@ -187,11 +189,11 @@ class SessionBook:
         notices: tuple[Notice, ...] = ()
         if session.parked:
             parked.remove(session)
-            self._active[peer].reached |= session.reached
+            self._inherit_reached(self._active[peer], session)
         elif parked:
             successor = self._active[peer] = parked.pop()
             successor.parked = False
-            successor.reached |= session.reached
+            self._inherit_reached(successor, session)
             notices = (Notice(successor, NoticeKind.PROMOTED),)
         else:
             del self._active[peer]
@@ -215,8 +217,21 @@ class SessionBook:
         if target is None:
             source.frames_unroutable += 1
             return None
-        source.reached.add(destination)
+        if destination not in source.reached:
+            self._remember_reached(source, target)
         return target
+
+    def _remember_reached(self, source: Session, target: Session) -> None:
+        """Note that ``target`` has a route to ``source``; the ids that are gone make room."""
+        if len(source.reached) >= REACHED_MAX:
+            source.reached.intersection_update(self._active)
+        if len(source.reached) < REACHED_MAX:
+            source.reached.add(target.peer)
+
+    def _inherit_reached(self, heir: Session, former: Session) -> None:
+        """Have ``heir``, of the same id, tell those that ``former`` had reached."""
+        reached = (heir.reached | former.reached).intersection(self._active)
+        heir.reached = set(sorted(reached)[:REACHED_MAX])
 
     def drop_pair(self, source: bytes, destination: bytes) -> None:
         """Drop every frame from ``source`` to ``destination``, until restored; the way back is unaffected.

@@ -1,7 +1,7 @@
 """Relays and clients for the tests of the relay, on both loops that it runs on."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import uvloop
@@ -9,6 +9,8 @@ import uvloop
 from swactor.relay import RelayConfig, RelaySessionClosed, RelaySessionOpened
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import RelayClient, RelayEvents
+
+from .field import Field, NoNamespacesError
 
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -55,3 +57,20 @@ async def new_client() -> AsyncIterator[Callable[..., RelayClient]]:
     yield make
     for client in clients:
         await client.drop()
+
+
+@pytest.fixture
+def new_field() -> Iterator[Callable[[int], Field]]:
+    """Make fields of so many clients; skip the test where that is not possible."""
+    with contextlib.ExitStack() as stack:
+
+        def make(clients: int) -> Field:
+            field = Field(clients)
+            stack.callback(field.clear)
+            try:
+                field.build()
+            except NoNamespacesError as why:
+                pytest.skip(str(why))
+            return field
+
+        yield make

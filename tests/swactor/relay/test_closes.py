@@ -5,11 +5,16 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import aiohttp
 import pytest
 
-from swactor.relay import RelaySessionClosed
+from swactor import SystemRandom
+from swactor.abc import Random
+from swactor.relay import RelayConfig, RelaySessionClosed
+from swactor.relay._carrier import Carrier
+from swactor.relay.protocol import FrameType
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
 
@@ -200,6 +205,70 @@ async def test_text_and_huge_messages_break_the_protocol(
 
     closed = await events.wait(RelaySessionClosed, count=2)
     assert [cause(event) for event in closed] == [("relay", "protocol_error")] * 2
+
+
+class FailingReads(RelayServer):
+    """Has a defect that shows when a client sends a datagram."""
+
+    def frame_received(self, carrier: Carrier, message: bytes) -> None:
+        if message[0] == FrameType.DATAGRAM_TO:
+            raise RuntimeError("defect in the reading")
+        super().frame_received(carrier, message)
+
+
+class FailingWrites(RelayServer):
+    """Has a defect that shows when it writes to a client that sent a datagram."""
+
+    def frame_received(self, carrier: Carrier, message: bytes) -> None:
+        if message[0] == FrameType.DATAGRAM_TO:
+            carrier.tell(cast("bytes", None))
+        super().frame_received(carrier, message)
+
+
+class SpentRandom:
+    """Has nothing left after the first two tokens: a challenge, and the ping that opens a session."""
+
+    def __init__(self) -> None:
+        self._left = 2
+
+    def stream(self, *_key: str) -> "SpentRandom":
+        return self
+
+    def below(self, _bound: int) -> int:
+        return 0
+
+    def token(self, n_bytes: int) -> bytes:
+        if not self._left:
+            raise OSError("defect in the timers")
+        self._left -= 1
+        return bytes(n_bytes)
+
+
+@pytest.mark.parametrize(
+    ("relay_class", "new_random", "detail"),
+    [
+        (FailingReads, SystemRandom, "RuntimeError('defect in the reading')"),
+        (FailingWrites, SystemRandom, "TypeError"),
+        (RelayServer, SpentRandom, "OSError('defect in the timers')"),
+    ],
+    ids=["reading", "writing", "timers"],
+)
+async def test_a_defect_of_the_relay_ends_the_session_that_it_served(
+    relay_class: type[RelayServer], new_random: Callable[[], Random], detail: str, events: RelayEvents
+) -> None:
+    config = RelayConfig(port=0, ping_period_s=0.2)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    async with relay_class(config, emit=events.emit, random=new_random()) as relay:
+        client = await RelayClient(relay.url, 1).open()
+        await client.send_datagram(client, b"hello")
+
+        closed = await first_close(events)
+        await client.goodbye()
+        await client.drop()
+        assert relay.report().active_sessions == 0
+
+    assert cause(closed) == ("relay", "relay_failure")
+    assert str(closed.detail).startswith(detail)
 
 
 async def test_an_evicted_client_is_told_and_may_come_back(

@@ -1,26 +1,22 @@
-"""Clients in network namespaces of their own: a firewall that drops, and a pair that the relay drops.
-
-Needs Linux, root and ``ip``; elsewhere these tests are skipped, with the reason.
-"""
+"""A client in a network namespace of its own, from which nothing comes any more."""
 
 import asyncio
-import contextlib
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable
 
-import pytest
+import msgspec
 
 from swactor.relay import RelayConfig, RelaySessionClosed
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import DEADLINE_S, RelayEvents
 
+from .field import Field, child_in
+
+NewField = Callable[[int], Field]
+
 TOKEN = "open-sesame"
 
 # Opens one session, says so, then answers pings until it is killed.
-CHILD = """
+CLIENT = """
 import asyncio, sys
 from swactor.relay.testing import RelayClient
 async def main():
@@ -33,80 +29,30 @@ async def main():
 asyncio.run(main())
 """
 
-
-class Field:
-    """A client's namespace, a router's, and this one; the router forwards until it is told not to."""
-
-    def __init__(self) -> None:
-        self._tag = f"{os.getpid() % 100_000:05}"
-        self.client, self.router = f"swc{self._tag}", f"swr{self._tag}"
-        net = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-        self.relay_address = f"{net}.1"
-        self._commands = [
-            f"netns add {self.client}",
-            f"netns add {self.router}",
-            f"link add swh{self._tag} type veth peer name out netns {self.router}",
-            f"-n {self.router} link add in type veth peer name eth netns {self.client}",
-            f"addr add {net}.1/30 dev swh{self._tag}",
-            f"-n {self.router} addr add {net}.2/30 dev out",
-            f"-n {self.router} addr add {net}.5/30 dev in",
-            f"-n {self.client} addr add {net}.6/30 dev eth",
-            f"link set swh{self._tag} up",
-            f"-n {self.router} link set out up",
-            f"-n {self.router} link set in up",
-            f"-n {self.client} link set eth up",
-            f"-n {self.client} route add default via {net}.5",
-            f"route add {net}.4/30 via {net}.2",
-        ]
-
-    def build(self) -> None:
-        for command in self._commands:
-            subprocess.run(["ip", *command.split()], check=True, capture_output=True)
-        self.forward(True)
-
-    def forward(self, on: bool) -> None:
-        setting = f"net.ipv4.ip_forward={int(on)}"
-        run = ["ip", "netns", "exec", self.router, "sysctl", "-qw", setting]
-        subprocess.run(run, check=True, capture_output=True)
-
-    def clear(self) -> None:
-        for name in (self.client, self.router):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+# Relays at an address and prints every event as a line. It pings early, and waits long for the answer.
+RELAY = """
+import asyncio, sys
+import msgspec, uvloop
+from swactor.relay import RelayConfig
+from swactor.relay.server import RelayServer
+def tell(event):
+    print(msgspec.json.encode(event).decode(), flush=True)
+async def main():
+    config = RelayConfig(host=sys.argv[1], port=0, token=sys.argv[2], ping_period_s=0.3, ping_timeout_s=60)
+    async with RelayServer(config, emit=tell) as relay:
+        print(relay.url, flush=True)
+        await asyncio.Event().wait()
+loops = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+with asyncio.Runner(loop_factory=loops[sys.argv[3]]) as runner:
+    runner.run(main())
+"""
 
 
-@pytest.fixture
-def field() -> Iterator[Field]:
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need Linux, root and the ip command")
-    made = Field()
-    try:
-        try:
-            made.build()
-        except (subprocess.CalledProcessError, OSError) as error:
-            pytest.skip(f"this machine makes no network namespaces: {error}")
-        yield made
-    finally:
-        made.clear()
-
-
-@contextlib.asynccontextmanager
-async def client_in(field: Field, relay: RelayServer) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        *("ip", "netns", "exec", field.client, sys.executable, "-c", CHILD, relay.url, "3", TOKEN),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            assert await process.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def test_a_firewall_that_drops_everything_is_an_idle_timeout(field: Field, events: RelayEvents) -> None:
+async def test_a_firewall_that_drops_everything_is_an_idle_timeout(
+    new_field: NewField, events: RelayEvents
+) -> None:
     """FC-082: the connection looks alive to TCP; nothing comes any more."""
+    field = new_field(1)
     config = RelayConfig(
         host=field.relay_address,
         port=0,
@@ -115,7 +61,11 @@ async def test_a_firewall_that_drops_everything_is_an_idle_timeout(field: Field,
         ping_jitter_s=0.0,
         ping_timeout_s=0.7,
     )
-    async with RelayServer(config, emit=events.emit) as relay, client_in(field, relay):
+    async with (
+        RelayServer(config, emit=events.emit) as relay,
+        child_in(field.clients[0], CLIENT, relay.url, "3", TOKEN) as client,
+    ):
+        assert await client.line(DEADLINE_S) == "ready"
         field.forward(False)
         (closed,) = await events.wait(RelaySessionClosed)
 
@@ -123,3 +73,24 @@ async def test_a_firewall_that_drops_everything_is_an_idle_timeout(field: Field,
         assert isinstance(closed.ambiguous, str)
         assert "packets are lost on the way" in closed.ambiguous
         assert relay.report().active_sessions == 0
+
+
+async def test_a_connection_that_the_operating_system_gives_up_is_a_transport_error(
+    new_field: NewField,
+) -> None:
+    """The kernel sent again and again, was never answered, and had enough before the relay had."""
+    field = new_field(1)
+    field.sysctl(field.router, "net.ipv4.tcp_retries2", 1)
+    loop = "uvloop" if "uvloop" in type(asyncio.get_running_loop()).__module__ else "asyncio"
+    async with child_in(field.router, RELAY, field.router_address(0), TOKEN, loop) as relay:
+        url = await relay.line(DEADLINE_S)
+        async with child_in(field.clients[0], CLIENT, url, "3", TOKEN) as client:
+            assert await client.line(DEADLINE_S) == "ready"
+            assert "RelaySessionOpened" in await relay.line(DEADLINE_S)
+            field.drop_all(0)
+            closed = msgspec.json.decode(await relay.line(DEADLINE_S), type=RelaySessionClosed)
+
+    assert (closed.close_initiator.value, closed.close_reason) == ("transport", "transport_error")
+    assert closed.evidence == "os_error"
+    assert isinstance(closed.detail, str)
+    assert closed.detail.startswith("TimeoutError")

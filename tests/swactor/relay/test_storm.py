@@ -38,7 +38,10 @@ MESSAGES = st.one_of(
 
 
 class Books:
-    """Checks, at every event of the relay, that opens minus closes is what is open."""
+    """Checks, at every event of the relay, that opens minus closes is what is open.
+
+    An event is the only moment at which any of the three can change.
+    """
 
     def __init__(self) -> None:
         self.relay: RelayServer | None = None
@@ -84,20 +87,29 @@ async def one_endpoint(url: str, seed: int, until_s: float) -> None:
             for _ in range(chance.randrange(4)):
                 await client.send(b"\x04" + client.key + b"\x00" + bytes(chance.randrange(1, 2000)))
                 await asyncio.sleep(chance.random() * 0.05)
-            match chance.randrange(4):
-                case 0:
+            match chance.randrange(8):
+                case 0 | 1:
                     await client.close()
-                case 1:
+                case 2 | 3:
                     await client.reset()
-                case 2:
+                case 4:
                     await client.send(b"\xff")
+                case 5:
+                    await client.goodbye()  # It has vanished: no ping is answered until the relay has had enough.
         await client.drop()
 
 
 @pytest.mark.timeout(STORM_S + 60)
 async def test_in_a_storm_the_books_balance_at_every_moment() -> None:
     books = Books()
-    config = RelayConfig(port=0, sessions_per_id_max=2, goodbye_timeout_s=0.5)
+    config = RelayConfig(
+        port=0,
+        sessions_per_id_max=2,
+        goodbye_timeout_s=0.5,
+        ping_period_s=0.5,
+        ping_jitter_s=0.2,
+        ping_timeout_s=0.5,
+    )
     books.relay = relay = RelayServer(config, emit=books.emit)
     async with relay:
         until_s = asyncio.get_running_loop().time() + STORM_S
@@ -108,8 +120,15 @@ async def test_in_a_storm_the_books_balance_at_every_moment() -> None:
     assert report.active_sessions == books.open.total() == 0
     assert report.total_opens == report.total_closes == books.opened > ENDPOINTS
     assert dict(report.closes_by_reason) == dict(books.reasons)
-    assert books.reasons.keys() >= {"client_closed", "client_gone", "connection_reset", "protocol_error"}
-    assert books.reasons["relay_failure"] == 0
+    assert books.reasons.keys() == {
+        "client_closed",
+        "client_gone",
+        "connection_reset",
+        "protocol_error",
+        "idle_timeout",
+        "superseded",
+    }
+    print(f"\n{books.opened} sessions in {STORM_S:.0f} s: {dict(report.closes_by_reason)}")
 
 
 async def attack(messages: list[bytes], *, proven: bool) -> None:
