@@ -12,6 +12,7 @@
 #   make soak                          kill a collector 200 times under load, and count what it lost
 #   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
+#   make relay-exchange                200 MB and 100,000 messages between endpoints that only the relay connects
 #   make bench-pipeline                what a pipeline costs beside one process
 #   make test-gemma                    install Gemma 3 270M (250 MB) and run the tests that need it
 #   make torture                       5,000 child processes, random torments; TORTURE="--help" says more
@@ -23,7 +24,7 @@ PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check format lint types layers tests test-gemma sim docs schema bench bench-process \
-  bench-diag bench-relay bench-pipeline soak storm torture clean
+  bench-diag bench-relay bench-pipeline soak storm relay-exchange torture clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -115,6 +116,9 @@ bench-relay: $(VENV)/installed-dev
 
 storm: $(VENV)/installed-dev
 	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q -s tests/swactor/relay/test_storm.py -k storm_the_books
+
+relay-exchange: $(VENV)/installed-dev
+	@SWACTOR_RELAY_EXCHANGE=full $(BIN)/python -m pytest -q -s tests/swactor/relay/test_iroh_apart.py
 
 bench-pipeline: $(VENV)/installed-dev
 	@$(BIN)/python benches/pipeline.py $(BENCH)

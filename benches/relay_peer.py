@@ -1,7 +1,7 @@
 """The least that iroh endpoints could use as a relay: a handshake and a forwarding loop, without any book.
 
-Owns: a relay that forwards, with a bounded queue and a write timeout a client, and nothing else: no limits,
-no pings, no records, no end that is told apart. Started as a process of its own; prints its URL.
+Owns: a relay that forwards, with a bounded queue a client, and nothing else: no write timeout, no limits, no
+pings, no records, no end that is told apart. Started as a process of its own; prints its URL.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from aiohttp import WSMsgType, web
 from swactor.relay.protocol import verify_auth
 
 QUEUE_FRAMES = 512
-WRITE_TIMEOUT_S = 2.0
 
 
 class Peer:
@@ -34,7 +33,7 @@ class Peer:
         """Send what is queued until cancelled."""
         while True:
             while self.queue:
-                await asyncio.wait_for(self.websocket.send_bytes(self.queue.popleft()), WRITE_TIMEOUT_S)
+                await self.websocket.send_bytes(self.queue.popleft())
             self.wake.clear()
             await self.wake.wait()
 

@@ -19,8 +19,18 @@ from swactor.relay._tap import Tap
 from swactor.relay.config import RelayConfig, Subprotocol
 from swactor.relay.drills import Throttle
 from swactor.relay.events import CloseReason
-from swactor.relay.protocol import PING_BYTES, ProtocolError, Status, ping_frame, status_frame
+from swactor.relay.protocol import (
+    PING_BYTES,
+    ProtocolError,
+    Status,
+    ping_frame,
+    status_frame,
+    websocket_head,
+)
 from swactor.relay.session import Session
+
+_WRITE_BYTES = 64 * 1024
+"""A write takes further frames up to here; one more of the largest may exceed it."""
 
 
 class CarrierOwner(Protocol):
@@ -78,7 +88,8 @@ class Carrier:
     async def serve(self) -> None:
         """Carry the session until it ends; the socket is closed on return."""
         self._tap.on_paused = self._watch_stall
-        self._tap.on_lost = self._may_read.set
+        self._tap.on_resumed = self._wake.set
+        self._tap.on_lost = self._stop_waiting
         writer = asyncio.create_task(self._write(), name=f"relay-writer-{self.session.session_id}")
         self._ping()
         self._new_patience()
@@ -117,22 +128,25 @@ class Carrier:
         await self._part()
 
     async def _send_queued(self) -> None:
-        """Send what is queued until the session ends."""
+        """Send what is queued, as much at a time as the socket takes, until the session ends."""
         while not self._ended:
-            queue = self._control or self._datagrams
-            if not queue:
+            is_sendable = not (self._tap.paused or self._transport.is_closing())
+            if is_sendable and (self._control or self._datagrams):
+                self._transport.write(self._next_messages())
+            else:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
+
+    def _next_messages(self) -> bytes:
+        """Take frames off the queues, the relay's own first: many, as each write costs more than its bytes."""
+        parts = []
+        n_bytes = 0
+        while n_bytes < _WRITE_BYTES and (queue := self._control or self._datagrams):
             frame = queue.popleft()
+            parts += (websocket_head(len(frame)), frame)
+            n_bytes += len(frame)
             self.session.sent(len(frame))
-            try:
-                await self._websocket.send_bytes(frame)
-            except ConnectionError:
-                break  # The reader sees the same end, with its cause.
-        while not self._ended:
-            self._wake.clear()
-            await self._wake.wait()
+        return b"".join(parts)
 
     async def _part(self) -> None:
         """Say goodbye if there is one to say, and be rid of the socket within the goodbye timeout."""
@@ -248,6 +262,9 @@ class Carrier:
         else:
             text = "" if reason is CloseReason.CLIENT_CLOSED else reason.value
             self._goodbye = goodbye.to_bytes(2, "big") + text.encode()
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
         self._wake.set()
         self._may_read.set()
 

@@ -55,6 +55,7 @@ class Tap(asyncio.Protocol):
         self.error: Exception | None = None
         self.paused = False
         self.on_paused: Callable[[], None] = _nothing
+        self.on_resumed: Callable[[], None] = _nothing
         self.on_lost: Callable[[], None] = _nothing
 
     @classmethod
@@ -104,6 +105,7 @@ class Tap(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.paused = False
         self._inner.resume_writing()
+        self.on_resumed()
 
     # -- the deadline --------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ Not here: when to write (see ``server``), what a close means (see ``events``).
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -140,7 +141,7 @@ class Journal:
         """Write down that ``session`` is open. Call it before anybody is told."""
         self._last_session_id = session.session_id
         entry = self._written[session.session_id] = _Open.of(session)
-        self._append([entry])
+        self._append_or_write_anew([entry], session.opened)
 
     def closed(self, session: Session) -> None:
         """Write down that ``session`` is closed. Call it after its closing record has been emitted."""
@@ -155,10 +156,10 @@ class Journal:
             if entry != self._written[session.session_id]:
                 self._written[session.session_id] = entry
                 changed.append(entry)
-        if self._is_damaged or self._n_bytes > FILE_BYTES_MAX:
+        if self._is_damaged:
             self._write_anew(now)
         else:
-            self._append([*changed, self._alive(now)])
+            self._append_or_write_anew([*changed, self._alive(now)], now)
 
     def close(self) -> None:
         """Let go of the file; sessions that are still open in it count as crashed."""
@@ -166,6 +167,12 @@ class Journal:
 
     def _alive(self, now: Instant) -> _Alive:
         return _Alive(now, self._last_session_id, self._idle_limit_ms)
+
+    def _append_or_write_anew(self, entries: Iterable[_Entry], now: Instant) -> None:
+        if self._n_bytes > FILE_BYTES_MAX and not self._is_damaged:
+            self._write_anew(now)
+        else:
+            self._append(entries)
 
     def _append(self, entries: Iterable[_Entry]) -> None:
         if self._is_damaged:
@@ -197,18 +204,24 @@ class Journal:
 
 
 def _lock(descriptor: int, path: Path) -> None:
+    in_use = JournalError(f"another relay uses the journal {path}")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It may have been replaced between opening and locking; then its owner lives.
+        is_current = os.path.samestat(os.fstat(descriptor), path.stat())
+    except BlockingIOError as error:
+        raise in_use from error
     except OSError as error:
-        raise JournalError(f"another relay uses the journal {path}") from error
-    # It may have been replaced between opening and locking; then its owner lives.
-    if not os.path.samestat(os.fstat(descriptor), path.stat()):
-        raise JournalError(f"another relay uses the journal {path}")
+        raise JournalError(f"cannot lock the journal {path}: {error.strerror}") from error
+    if not is_current:
+        raise in_use
 
 
 def _entries(descriptor: int, path: Path) -> list[bytes]:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise JournalError(f"{path} is not a regular file")
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        # A journal is written anew beyond its limit; what one period may add to it is far below that again.
+        # A journal is written anew beyond its limit; what a checkpoint may add to it is far below that again.
         content = file.read(2 * FILE_BYTES_MAX)
     if content and not content.startswith(_HEAD):
         raise JournalError(f"{path} is not the journal of a relay")

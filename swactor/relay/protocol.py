@@ -7,6 +7,7 @@ Each message is one binary websocket message; its first byte is the `FrameType`.
 """
 
 import hmac
+import struct
 from collections.abc import Container
 from enum import IntEnum
 
@@ -25,6 +26,11 @@ FRAME_BODY_BYTES_MAX = 65_536
 """What a client accepts after the type byte; one byte more and it drops its tunnel."""
 FRAME_BYTES_MAX = 1 + FRAME_BODY_BYTES_MAX
 DENIAL_TEXT_BYTES_MAX = 120
+
+# Heads of websocket messages of a server, by the bytes that the length takes (RFC 6455, section 5.2).
+_FINAL_BINARY = 0x82
+_HEAD_16 = struct.Struct("!BBH")
+_HEAD_64 = struct.Struct("!BBQ")
 
 _AUTH_BYTES = 1 + KEY_BYTES + 1 + SIGNATURE_BYTES
 _SIGNING_CONTEXT = "iroh-relay handshake v1 challenge signature"
@@ -150,6 +156,15 @@ def forwarded(message: bytes, source: bytes) -> bytes:
     """Return a DATAGRAM_TO or BATCH_TO message as its destination gets it: the source in place of the key."""
     # A batch holds many datagrams: rewriting the head forwards them all without a look inside.
     return b"".join((bytes((message[0] + 2,)), source, message[33:]))
+
+
+def websocket_head(n_bytes: int) -> bytes:
+    """Return what precedes a frame of so many bytes to make it a binary websocket message for a client."""
+    if n_bytes < 126:
+        return bytes((_FINAL_BINARY, n_bytes))
+    if n_bytes < 1 << 16:
+        return _HEAD_16.pack(_FINAL_BINARY, 126, n_bytes)
+    return _HEAD_64.pack(_FINAL_BINARY, 127, n_bytes)
 
 
 def endpoint_gone_frame(peer: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import signal
 import sys
@@ -145,21 +146,42 @@ def test_no_folder_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_journal_is_written_anew_beyond_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = begun(path)
-    lasting = session(1)
-    journal.opened(lasting)
-    for number in range(1, FILE_BYTES_MAX // 250):
+    journal.opened(session(1))
+    for number in range(1, FILE_BYTES_MAX // 250):  # An opening and a closing take more than that.
         passing = session(1 + number % 200)
         passing.session_id = 1 + number
         journal.opened(passing)
         journal.closed(passing)
-    before = path.stat().st_size
 
-    journal.checkpoint((lasting,), at(2))
-
-    assert before > FILE_BYTES_MAX
-    assert path.stat().st_size < 1000
+    assert path.stat().st_size < FILE_BYTES_MAX
     journal.close()
     assert [event.session_id for event in left_in(path)] == [1]
+
+
+def test_a_checkpoint_of_everybody_counts_towards_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = begun(path)
+    crowd = [session(number) for number in range(1, 250)]
+    for one in crowd:
+        journal.opened(one)
+    for second in range(1, FILE_BYTES_MAX // 50_000):  # Each writes down 249 sessions.
+        for one in crowd:
+            one.sent(1)
+        journal.checkpoint(crowd, at(second))
+
+    assert path.stat().st_size < FILE_BYTES_MAX
+    journal.close()
+    assert len(left_in(path)) == len(crowd)
+
+
+def test_what_is_no_file_is_refused_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+
+    with pytest.raises(JournalError, match="fifo is not a regular file"):
+        Journal.open(path, at(0), idle_limit_ms=IDLE_LIMIT_MS)
+
+    assert path.is_fifo()
 
 
 def test_a_full_disk_is_counted_and_made_good_at_the_next_checkpoint(tmp_path: Path) -> None:

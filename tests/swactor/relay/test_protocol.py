@@ -128,6 +128,20 @@ def test_frames_of_the_relay() -> None:
     assert protocol.pong_frame(b"\x0912345678") == b"\x0a12345678"
 
 
+@pytest.mark.parametrize(
+    ("n_bytes", "head"),
+    [
+        (1, "8201"),
+        (125, "827d"),
+        (126, "827e007e"),
+        (65_535, "827effff"),
+        (65_536, "827f0000000000010000"),
+    ],
+)
+def test_a_frame_is_one_unmasked_binary_message(n_bytes: int, head: str) -> None:
+    assert protocol.websocket_head(n_bytes).hex() == head
+
+
 def test_a_status_is_one_byte_in_v2_and_text_in_v1() -> None:
     assert protocol.status_frame(Status.SAME_ID_CONNECTED, Subprotocol.V2) == b"\x0d\x01"
     assert protocol.status_frame(Status.HEALTHY, Subprotocol.V2) == b"\x0d\x00"

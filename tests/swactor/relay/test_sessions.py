@@ -20,6 +20,7 @@ from swactor.relay import (
     SessionBook,
     SessionState,
 )
+from swactor.relay.sessions import REACHED_MAX
 
 A, B, C = (bytes([n]) * 32 for n in (1, 2, 3))
 
@@ -171,6 +172,35 @@ def test_what_an_active_session_had_reached_is_told_by_its_promoted_successor() 
     closed = close_session(book, parked)
 
     assert [(n.session, n.kind) for n in closed.notices] == [(reached, NoticeKind.PEER_GONE)]
+
+
+def test_how_many_are_told_is_bounded_and_those_that_left_make_room() -> None:
+    book = new_book(sessions_max=3 * REACHED_MAX)
+    hub = open_session(book, A).session
+    spokes = [open_session(book, n.to_bytes(32, "big")).session for n in range(2 * REACHED_MAX)]
+    for spoke in spokes[:REACHED_MAX]:
+        book.route(hub, spoke.peer)
+    for spoke in spokes[:10]:
+        close_session(book, spoke)
+    for spoke in spokes[REACHED_MAX:]:
+        book.route(hub, spoke.peer)
+
+    told = close_session(book, hub).notices
+
+    assert {notice.session for notice in told} == set(spokes[10 : REACHED_MAX + 10])
+
+
+def test_sessions_of_one_id_do_not_hand_down_more_than_one_may_hold() -> None:
+    book = new_book(sessions_max=3 * REACHED_MAX)
+    spokes = [open_session(book, n.to_bytes(32, "big")).session for n in range(2 * REACHED_MAX)]
+    older, newer = open_session(book, A).session, open_session(book, A).session
+    for spoke in spokes[:REACHED_MAX]:
+        book.route(older, spoke.peer)
+    for spoke in spokes[REACHED_MAX:]:
+        book.route(newer, spoke.peer)
+    close_session(book, newer)
+
+    assert len(close_session(book, older).notices) == REACHED_MAX
 
 
 def test_an_unknown_destination_is_counted() -> None:
