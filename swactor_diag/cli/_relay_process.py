@@ -24,10 +24,12 @@ from swactor_diag.delivery.sink import SinkAddressError
 from swactor_diag.identity import StageError, identity_from_env, new_boot_id
 from swactor_diag.introspect.relay_server import RelayServerIntrospector
 from swactor_diag.ports import production_ports
+from swactor_diag.recorder import EVENTS_WAITING_MAX
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.supervisor import Diagnostics
 
-_EARLY_EVENTS_MAX = 1000
+_EARLY_EVENTS_MAX = EVENTS_WAITING_MAX
+"""As many as the recorder itself keeps; all sessions that a former process left open may be among them."""
 
 
 def serve(given: Mapping[str, object], file: Path | None) -> None:

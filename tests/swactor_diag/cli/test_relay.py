@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from swactor.relay import RelaySessionClosed, RelaySessionOpened
+from swactor.relay import Instant, RelaySessionClosed, RelaySessionOpened, Session
+from swactor.relay.journal import Journal
 from swactor.relay.testing import RelayClient
 from swactor_diag.postproc.load import Run, load_run
 
@@ -134,6 +135,24 @@ async def test_sessions_of_a_relay_that_is_killed_are_told_by_the_next_one(tmp_p
     records = [record for node in bundle.nodes for record in node.records]
     opened = [record.event for record in records if isinstance(record.event, RelaySessionOpened)]
     assert 2 in {event.session_id for event in opened}
+
+
+async def test_a_crowd_that_was_open_at_a_crash_is_told_of_one_by_one(tmp_path: Path) -> None:
+    path, crowd, now = tmp_path / "journal", 4000, Instant(5_000_000_000, 1_700_000_005_000)
+    journal, _ = Journal.open(path, now, idle_limit_ms=25_000)
+    journal.begin(now)
+    for number in range(1, crowd + 1):
+        key = number.to_bytes(32, "big")
+        journal.opened(Session(number, key, opened=now, subprotocol="iroh-relay-v2", remote_address=""))
+    journal.close()  # As the kernel does for a process that is killed.
+
+    async with service("collector", "--port", "0", "--root", str(tmp_path / "root")) as collector:
+        env = {"SWACTOR_DIAG_COLLECTOR_URL": collector.url, "SWACTOR_DIAG_RUN_ID": "run-1"}
+        async with service("relay", "--port", "0", "--journal-file", str(path), **env) as relay:
+            await relay.stop()
+        bundle = await bundle_of(collector, tmp_path / "bundle.tar.gz")
+
+    assert ends(bundle) == [(number, "relay", "crashed") for number in range(1, crowd + 1)]
 
 
 async def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
