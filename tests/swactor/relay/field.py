@@ -100,7 +100,7 @@ def _run(*command: str) -> None:
 
 
 class Child:
-    """A Python program in one of the namespaces, asked and answering line by line."""
+    """A program that is asked and answers line by line."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -119,6 +119,10 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
     async def ended(self, within_s: float) -> int:
         """Return its exit status."""
         async with asyncio.timeout(within_s):
@@ -126,15 +130,13 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child_in(
-    namespace: str, program: str, *arguments: str, env: dict[str, str] | None = None
-) -> AsyncIterator[Child]:
-    """Run the text ``program`` in a namespace; it is killed on leaving."""
+async def running(*command: str, env: dict[str, str] | None = None) -> AsyncIterator[Child]:
+    """Run a command, with ``env`` beside what this process has; it is killed on leaving."""
     process = await asyncio.create_subprocess_exec(
-        *("ip", "netns", "exec", namespace, sys.executable, "-c", program, *arguments),
+        *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env=None if env is None else os.environ | env,
+        env=os.environ | (env or {}),
     )
     try:
         yield Child(process)
@@ -142,3 +144,10 @@ async def child_in(
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+def child_in(
+    namespace: str, program: str, *arguments: str, env: dict[str, str] | None = None
+) -> contextlib.AbstractAsyncContextManager[Child]:
+    """Run the text ``program`` in a namespace."""
+    return running("ip", "netns", "exec", namespace, sys.executable, "-c", program, *arguments, env=env)

@@ -1,11 +1,11 @@
 """Two unmodified iroh endpoints that cannot reach each other: whatever they exchange, the relay carries it.
 
-``SWACTOR_RELAY_EXCHANGE=full`` (``make relay-exchange``) has them exchange 200 MB and 100,000 small messages in each
-version of the protocol; otherwise it is a hundredth of that.
+With ``SWACTOR_RELAY_EXCHANGE=full`` (``make relay-exchange``) they exchange 200 MB and 100,000 small messages in
+each version of the protocol, otherwise a hundredth of that.
 """
 
-import asyncio
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -24,8 +24,8 @@ WITHIN_S = 1200.0 if IS_FULL else 40.0
 
 TOKEN = "open-sesame"
 
-# One endpoint. The dialling one sends a lot in one piece, then small messages, each in a write of its own, and
-# reads the same messages back; the other one checks what comes and sends the messages back.
+# One endpoint. The dialling one sends a lot in one piece, then small messages, each in a write of its own,
+# and reads the same messages back; the other one checks what comes and sends the messages back.
 ENDPOINT = """
 import asyncio, hashlib, sys
 import iroh
@@ -137,8 +137,8 @@ async def test_endpoints_that_cannot_get_direct_exchange_everything_through_the_
     assert report.bytes_tx_total > carried
     assert sorted(row.bytes_rx > BULK_BYTES for row in report.sessions) == [False, True]
     assert [event.close_initiator for event in closed] == [CloseInitiator.REMOTE] * 2
-    print(
+    sys.stdout.write(
         f"\n{subprotocol}: {BULK_BYTES:,} bytes and {MESSAGES:,} messages there and back; the relay received "
         f"{report.bytes_rx_total:,} bytes, sent {report.bytes_tx_total:,}, dropped "
-        f"{report.frames_queue_dropped_total:,} frames at full queues"
+        f"{report.frames_queue_dropped_total:,} frames at full queues\n"
     )

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -95,7 +96,9 @@ async def one_endpoint(url: str, seed: int, until_s: float) -> None:
                 case 4:
                     await client.send(b"\xff")
                 case 5:
-                    await client.goodbye()  # It has vanished: no ping is answered until the relay has had enough.
+                    await (
+                        client.goodbye()
+                    )  # It has vanished: no ping is answered until the relay has had enough.
         await client.drop()
 
 
@@ -128,7 +131,7 @@ async def test_in_a_storm_the_books_balance_at_every_moment() -> None:
         "idle_timeout",
         "superseded",
     }
-    print(f"\n{books.opened} sessions in {STORM_S:.0f} s: {dict(report.closes_by_reason)}")
+    sys.stdout.write(f"\n{books.opened} sessions in {STORM_S:.0f} s: {dict(report.closes_by_reason)}\n")
 
 
 async def attack(messages: list[bytes], *, proven: bool) -> None:
