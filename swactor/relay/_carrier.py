@@ -138,7 +138,7 @@ class Carrier:
                 await self._wake.wait()
 
     def _next_messages(self) -> bytes:
-        """Take frames off the queues, the relay's own first: many at a time, as a write costs a system call."""
+        """Take frames off the queues, the relay's own first; many, as each write costs a system call."""
         parts: list[bytes] = []
         n_bytes = 0
         while n_bytes < _WRITE_BYTES and (queue := self._control or self._datagrams):

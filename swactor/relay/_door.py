@@ -9,7 +9,8 @@ import contextlib
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from swactor.abc import RandomStream
+from swactor.abc import Clock, RandomStream
+from swactor.relay._tap import Tap
 from swactor.relay.config import RelayConfig, Subprotocol
 from swactor.relay.drills import Drills
 from swactor.relay.protocol import (
@@ -29,13 +30,37 @@ from swactor.relay.sessions import Refusal, SessionBook
 _MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 1024
 
 
+_TURN_WAIT_S_MAX = 8.0
+"""Endpoints give a relay up that has not admitted them within 10 s; a turn that came later would be lost."""
+
+
+class Turns:
+    """Hands out turns at a steady rate, as far ahead as anybody waits for one. Pure."""
+
+    def __init__(self, per_s: float) -> None:
+        self._gap_ns = round(1e9 / per_s)
+        self._next_ns = 0
+
+    def take(self, now_ns: int) -> float | None:
+        """Return after how many seconds the next turn is; None, and none is taken, when that is too late."""
+        turn_ns = max(self._next_ns, now_ns)
+        wait_s = (turn_ns - now_ns) / 1e9
+        if wait_s > _TURN_WAIT_S_MAX:
+            return None
+        self._next_ns = turn_ns + self._gap_ns
+        return wait_s
+
+
 class Door:
     """Lets clients into one relay, until it is shut."""
 
     def __init__(
-        self, config: RelayConfig, *, book: SessionBook, drills: Drills, random: RandomStream
+        self, config: RelayConfig, *, book: SessionBook, drills: Drills, clock: Clock, random: RandomStream
     ) -> None:
         self.is_shut = False
+        rate = config.opens_per_s_max
+        self._turns = None if rate is None else Turns(rate)
+        self._clock = clock
         self._config = config
         self._book = book
         self._drills = drills
@@ -77,17 +102,22 @@ class Door:
         """Return the key of a client that proved it and may use this relay; None when it was refused."""
         self._handshaking.add(transport)
         try:
-            return await self._handshake(request, websocket)
+            return await self._handshake(request, websocket, transport)
         finally:
             self._handshaking.discard(transport)
 
-    async def _handshake(self, request: web.Request, websocket: web.WebSocketResponse) -> bytes | None:
+    async def _handshake(
+        self, request: web.Request, websocket: web.WebSocketResponse, transport: asyncio.Transport
+    ) -> bytes | None:
         farewell: bytes | None = None
         code = WSCloseCode.POLICY_VIOLATION
         refusal: Refusal
         try:
             async with asyncio.timeout(self._config.handshake_timeout_s):
                 key = await self._prove(websocket)
+            denied = self._denied(request, key)
+            if denied is None:
+                denied = await self._wait_for_turn(transport) or self._denied(request, key)
         except TimeoutError:
             refusal = Refusal.HANDSHAKE_TIMEOUT
         except ConnectionError:
@@ -97,7 +127,6 @@ class Door:
         except ProtocolError:
             refusal, code = Refusal.BAD_HANDSHAKE, WSCloseCode.PROTOCOL_ERROR
         else:
-            denied = self._denied(request, key)
             if denied is None:
                 return key
             refusal, farewell = denied, denial_message(denied.replace("_", " "))
@@ -121,6 +150,19 @@ class Door:
                 raise ProtocolError("text message instead of an authentication")
             case _:
                 raise ConnectionAbortedError("left during the handshake")
+
+    async def _wait_for_turn(self, transport: asyncio.Transport) -> Refusal | None:
+        """Return None when it is this client's turn, or at once why it has none; ConnectionError: it left."""
+        if self._turns is None:
+            return None
+        wait_s = self._turns.take(self._clock.monotonic_ns())
+        if wait_s is None:
+            return Refusal.RELAY_BUSY
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await Tap.of(transport).lost.wait()
+                raise ConnectionAbortedError("left before its turn")
+        return None
 
     def _denied(self, request: web.Request, key: bytes) -> Refusal | None:
         """Return why a client that proved its key may still not use this relay."""

@@ -74,6 +74,8 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
     """TCP connections of one address, HTTP probes included; above it a new one is closed at once."""
     handshakes_max: int = 256
     """Clients that have not proved their identity yet; above it, HTTP 503."""
+    opens_per_s_max: float | None = None
+    """Sessions opened a second, evenly; who has to wait more than 8 s for it is denied. None: no limit."""
     handshake_timeout_s: float = 30.0
     """For a connection to send a whole request, and for a client then to prove its identity."""
     ping_period_s: float = 15.0
@@ -112,6 +114,7 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
             "sessions_per_id_max",
             "connections_per_address_max",
             "handshakes_max",
+            "opens_per_s_max",
             "queue_frames_max",
             "handshake_timeout_s",
             "ping_period_s",

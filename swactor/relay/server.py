@@ -72,7 +72,7 @@ class RelayServer:
         self._emit = emit
         self._clock = clock or SystemClock()
         self._random = (random or SystemRandom()).stream("relay")
-        self._door = Door(config, book=self.book, drills=self.drills, random=self._random)
+        self._door = Door(config, book=self.book, drills=self.drills, clock=self._clock, random=self._random)
         self._carriers: dict[int, Carrier] = {}
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None

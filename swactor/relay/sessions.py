@@ -41,6 +41,7 @@ class Refusal(StrEnum):
     ID_REFUSED = "id_refused"
     ADDRESS_LIMIT = "address_limit"
     NO_REQUEST = "no_request"
+    RELAY_BUSY = "relay_busy"
     RELAY_FULL = "relay_full"
     RELAY_STOPPING = "relay_stopping"
 

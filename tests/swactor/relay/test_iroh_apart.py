@@ -1,6 +1,6 @@
 """Two unmodified iroh endpoints that cannot reach each other: whatever they exchange, the relay carries it.
 
-With ``SWACTOR_RELAY_EXCHANGE=full`` (``make relay-exchange``) they exchange 200 MB and 100,000 small messages in
+With ``SWACTOR_RELAY_EXCHANGE=full`` (``make relay-exchange``) it is 200 MB and 100,000 small messages in
 each version of the protocol, otherwise a hundredth of that.
 """
 
