@@ -308,6 +308,53 @@ async def test_a_goodbye_reaches_a_client_that_keeps_sending(
     assert len(events.of(RelaySessionClosed)) == 1
 
 
+async def hold_paused(relay: RelayServer, client: RelayClient, other: RelayClient) -> None:
+    relay.pause_id(client.key)
+    await client.send(b"\x09abcdefgh")
+    for _ in range(3):  # Time for the relay to have it.
+        await other.send(b"\x09abcdefgh")
+        await other.receive()
+
+
+async def hold_limited(relay: RelayServer, client: RelayClient, _other: RelayClient) -> None:
+    relay.limit_id(client.key, 1)
+    await client.send_datagram(client, bytes(60_000))
+    await client.send_datagram(client, bytes(60_000))
+    while (await client.receive())[0] != FrameType.STATUS:  # From here on it is read in some hours.
+        pass
+
+
+async def hold_stuck(relay: RelayServer, client: RelayClient, other: RelayClient) -> None:
+    await flood(other, client, until=lambda: relay.report().frames_queue_dropped_total > 0)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("hold", "reads"),
+    [(hold_paused, True), (hold_limited, True), (hold_stuck, False)],
+    ids=["paused", "limited", "stuck"],
+)
+async def test_an_eviction_waits_for_nothing_that_the_session_waits_for(
+    events: RelayEvents, hold: Callable[..., Awaitable[None]], *, reads: bool
+) -> None:
+    """FC-088: neither what is read nor what is written holds an evicted session up."""
+    config = RelayConfig(port=0, write_timeout_s=60, goodbye_timeout_s=60, queue_frames_max=4)
+    async with RelayServer(config, emit=events.emit) as relay:
+        clients = [await RelayClient(relay.url, seed).open() for seed in (1, 2)]
+        await hold(relay, *clients)
+
+        assert relay.close_session(1)
+
+        assert cause(await first_close(events)) == ("relay", "evicted")
+        if reads:
+            assert await clients[0].goodbye() == (1000, "evicted")
+        await clients[1].close()
+        async with asyncio.timeout(DEADLINE_S):
+            await relay.stop()
+    for client in clients:
+        await client.drop()
+
+
 async def test_an_eviction_that_races_a_reset_is_one_close(
     new_relay: NewRelay, new_client: NewClient, events: RelayEvents
 ) -> None:
