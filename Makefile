@@ -12,6 +12,7 @@
 #   make soak                          kill a collector 200 times under load, and count what it lost
 #   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
+#   make fuzz                          attack a relay with inputs that libFuzzer finds, for a minute; SECONDS=3600
 #   make relay-exchange                200 MB and 100,000 messages between endpoints that only the relay connects
 #   make bench-pipeline                what a pipeline costs beside one process
 #   make test-gemma                    install Gemma 3 270M (250 MB) and run the tests that need it
@@ -24,7 +25,7 @@ PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check format lint types layers tests test-gemma sim docs schema bench bench-process \
-  bench-diag bench-relay bench-pipeline soak storm relay-exchange torture clean
+  bench-diag bench-relay bench-pipeline soak storm fuzz relay-exchange torture clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -52,6 +53,11 @@ $(VENV)/installed-bench: pyproject.toml | $(BIN)/python
 	@echo "== installing swactor and the libraries it is compared with (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+$(VENV)/installed-fuzz: pyproject.toml | $(BIN)/python
+	@echo "== installing swactor with its development tools and atheris (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev,fuzz]'
+	@touch $@ $(VENV)/installed $(VENV)/installed-dev
 
 $(VENV)/installed-gemma: pyproject.toml | $(BIN)/python
 	@echo "== installing Gemma 3 270M beside swactor (once; 250 MB)"
@@ -116,6 +122,10 @@ bench-relay: $(VENV)/installed-dev
 
 storm: $(VENV)/installed-dev
 	@SWACTOR_STORM_S=$(or $(SECONDS),600) $(BIN)/python -m pytest -q -s tests/swactor/relay/test_storm.py -k storm_the_books
+
+fuzz: $(VENV)/installed-fuzz
+	@$(BIN)/python -m tests.swactor.relay.fuzz -max_total_time=$(or $(SECONDS),60) -max_len=4000 \
+	  -artifact_prefix=$(VENV)/
 
 relay-exchange: $(VENV)/installed-dev
 	@SWACTOR_RELAY_EXCHANGE=full $(BIN)/python -m pytest -q -s tests/swactor/relay/test_iroh_apart.py

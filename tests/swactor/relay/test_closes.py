@@ -169,6 +169,23 @@ async def test_a_client_that_does_not_read(
     assert (closed.peer_node_id_hex, cause(closed)) == (b.node_id, ("relay", "slow_client"))
 
 
+async def test_a_client_that_has_its_pings_answered_and_does_not_read(
+    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+) -> None:
+    """Pings of the websocket itself pass the queue by; their answers do not pile up beyond the socket."""
+    relay = await new_relay(write_timeout_s=0.2)
+    client = await new_client(relay, 1).open()
+
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(DEADLINE_S):
+            while not events.of(RelaySessionClosed):
+                await client.websocket.ping(bytes(125))
+
+    closed = await first_close(events)
+    assert cause(closed) == ("relay", "slow_client")
+    assert int(str(closed.detail).split()[0]) < 1_000_000
+
+
 @pytest.mark.parametrize(
     ("message", "detail"),
     [

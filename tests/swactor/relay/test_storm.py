@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from swactor import Event
 from swactor.relay import RelayConfig, RelaySessionClosed, RelaySessionOpened
@@ -24,18 +22,6 @@ from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
 
 STORM_S = float(os.environ.get("SWACTOR_STORM_S", "2"))
 ENDPOINTS = 200
-PING = b"\x09abcdefgh"
-
-MESSAGES = st.one_of(
-    st.binary(max_size=120),
-    st.builds(
-        lambda kind, key, rest: bytes([kind]) + key + rest,
-        st.integers(0, 15),
-        st.sampled_from([bytes(32), b"\xff" * 32]),
-        st.binary(max_size=40),
-    ),
-    st.just(bytes(70_000)),
-)
 
 
 class Books:
@@ -132,37 +118,6 @@ async def test_in_a_storm_the_books_balance_at_every_moment() -> None:
         "superseded",
     }
     sys.stdout.write(f"\n{books.opened} sessions in {STORM_S:.0f} s: {dict(report.closes_by_reason)}\n")
-
-
-async def attack(messages: list[bytes], *, proven: bool) -> None:
-    """Send ``messages`` before or after the handshake, beside a client that behaves."""
-    events = RelayEvents()
-    async with RelayServer(RelayConfig(port=0, goodbye_timeout_s=0.5), emit=events.emit) as relay:
-        bystander, attacker = await RelayClient(relay.url, 1).open(), RelayClient(relay.url, 2)
-        if proven:
-            await attacker.open()
-        else:
-            await attacker.connect()
-        with contextlib.suppress(aiohttp.ClientError, ConnectionError):
-            for message in messages:
-                await attacker.send(message)
-        await bystander.send(PING)
-        assert await bystander.receive() == b"\x0aabcdefgh"
-        await attacker.drop()
-        if proven:
-            (closed,) = await events.wait(RelaySessionClosed)
-            assert closed.close_reason in {"protocol_error", "client_gone", "connection_reset"}
-        assert relay.report().active_sessions == 1
-        await bystander.drop()
-        async with asyncio.timeout(DEADLINE_S):
-            await events.wait(RelaySessionClosed, count=1 + proven)
-
-
-@pytest.mark.parametrize("proven", [True, False])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(messages=st.lists(MESSAGES, min_size=1, max_size=8))
-def test_whatever_a_client_sends_ends_only_its_own_session(messages: list[bytes], *, proven: bool) -> None:
-    asyncio.run(attack(messages, proven=proven))
 
 
 async def test_after_a_restart_all_clients_are_back_and_each_once(
