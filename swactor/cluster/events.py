@@ -75,6 +75,7 @@ class DialOutcome(Event, frozen=True, kw_only=True):
     attempt: int
     outcome: str | DialErrorText
     duration_ms: int
+    tunnel_down: bool | UnsetType = UNSET  # it failed while this node's own tunnel was down
 
 
 class ConnectionCacheMiss(Event, frozen=True, kw_only=True):

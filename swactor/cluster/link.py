@@ -8,6 +8,8 @@ frames mean (``routing``, ``membership``, ``registry``).
 from enum import Enum, auto
 from typing import assert_never
 
+from msgspec import UNSET
+
 from swactor import Actor, Context, ExitReason
 from swactor.abc import Cancellable
 from swactor.cluster.carrier import Carrier
@@ -300,9 +302,14 @@ class Link(Actor[LinkMessage]):
 
     def _report_dial(self, ctx: Context[LinkMessage], outcome: str | DialErrorText) -> None:
         took_ns = ctx.clock.monotonic_ns() - self._dial_started_ns
+        facts = self._wiring.transport.facts()
         ctx.emit(
             DialOutcome(
-                peer=self._peer, attempt=self._attempt, outcome=outcome, duration_ms=took_ns // 1_000_000
+                peer=self._peer,
+                attempt=self._attempt,
+                outcome=outcome,
+                duration_ms=took_ns // 1_000_000,
+                tunnel_down=True if outcome != "Success" and facts.tunnel_is_down else UNSET,
             )
         )
 

@@ -48,11 +48,18 @@ class Moved(msgspec.Struct, frozen=True):
     address: PeerAddress
 
 
+class TunnelSeen(msgspec.Struct, frozen=True):
+    """The state of this node's own tunnel, and who is reached without it."""
+
+    is_down: bool
+    direct: frozenset[NodeId]
+
+
 class Wakeup(msgspec.Struct, frozen=True):
     """`Swim.deadline_ns` has come."""
 
 
-MembershipMessage = SwimRead | PeerLeft | Moved | Wakeup
+MembershipMessage = SwimRead | PeerLeft | Moved | TunnelSeen | Wakeup
 
 _TIMER = "swim"
 
@@ -95,6 +102,8 @@ class Membership(Actor[MembershipMessage]):
                 self._perform(ctx, self._swim.left(peer, now_ns))
             case Moved(address):
                 self._perform(ctx, self._swim.move(address))
+            case TunnelSeen(is_down, direct):
+                self._swim.cut_off.look(is_down=is_down, direct=direct, now_ns=now_ns)
         self._arm(ctx)
 
     def _read(self, ctx: Context[MembershipMessage], peer: NodeId, body: bytes, now_ns: int) -> None:

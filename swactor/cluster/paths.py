@@ -1,7 +1,7 @@
 """The actor that looks at the transport once a second and reports what has changed.
 
-Owns: telling membership when this node moved; events about the tunnel, the home relay and the paths to peers,
-unless the transport reports them itself (`TransportFacts.reports_changes`).
+Owns: telling membership when this node moved and while its tunnel is down; events about the tunnel, the home
+relay and the paths to peers, unless the transport reports them itself (`TransportFacts.reports_changes`).
 Not here: how a transport knows (``transport``). A value that merely is sits in `ClusterView.transport`.
 """
 
@@ -9,10 +9,11 @@ import msgspec
 
 from swactor import Actor, ActorRef, Context, NodeId
 from swactor.cluster.events import IrohConnTypeChanged, RelayChanged, RelaySessionStateChanged
-from swactor.cluster.membership import MembershipMessage, Moved
+from swactor.cluster.membership import MembershipMessage, Moved, TunnelSeen
 from swactor.cluster.transport import ConnType, Transport, TransportFacts, TunnelFacts, TunnelStatus
 
 LOOK_PERIOD_S = 1.0
+_DIRECT = frozenset({ConnType.DIRECT, ConnType.MIXED})
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -38,6 +39,9 @@ class PathWatch(Actor[Look]):
         """Look, compare, report."""
         del message
         before, now = self._facts, self._transport.facts()
+        if before.tunnel_is_down or now.tunnel_is_down:
+            direct = frozenset(path.peer for path in now.peers if path.conn_type in _DIRECT)
+            self._membership.tell(TunnelSeen(now.tunnel_is_down, direct))
         if now == before:
             return
         self._facts = now

@@ -7,6 +7,7 @@ Not here: the precedence of claims (``claims``), sending, timers, events (``memb
 
 Times are monotonic nanoseconds. Call `Swim.tick` at `Swim.deadline_ns`, or later: lateness is noticed. After
 a gap of more than a probe period (a stopped process, a blocked loop) nobody is judged for one more period.
+Nor is anybody while this node itself is cut off from them (``cutoff``); claims of others count all the same.
 """
 
 from collections import deque
@@ -21,6 +22,7 @@ from swactor.cluster.claims import (
     SwimMessage,
     precedence,
 )
+from swactor.cluster.cutoff import CutOff
 from swactor.cluster.events import MemberState, SwimReason
 from swactor.cluster.members import (
     AddressLearned,
@@ -61,6 +63,7 @@ class Swim:
         self.config = config
         self.members: dict[NodeId, Member] = {}
         self.recent: deque[RecentMessage] = deque(maxlen=_RECENT_MAX)
+        self.cut_off = CutOff()
         self.anomalies = 0  # accusations and messages that name this node itself as their source
         self._seeds = {seed.node_id: seed for seed in seeds if seed.node_id != self.me}
         self._random = random
@@ -105,7 +108,11 @@ class Swim:
             self._judge_probe()
             self._probe_next()
         for peer in sorted(self._suspects):
-            if now_ns >= self.members[peer].suspect_until_ns:
+            if now_ns < self.members[peer].suspect_until_ns:
+                continue
+            if self.cut_off.excuses(peer, now_ns):
+                self.members[peer].suspect_until_ns = now_ns + self.config.probe_period_ms * _MS
+            else:
                 self._hold(peer, MemberState.DEAD, SwimReason.SUSPICION_TIMEOUT)
         if now_ns >= self._contact_at_ns:
             self._contact_others()
@@ -190,7 +197,7 @@ class Swim:
     def _judge_probe(self) -> None:
         """The period is over: who has not answered by now, in whatever way, is suspected."""
         probe, self._probe = self._probe, None
-        if probe is None:
+        if probe is None or self.cut_off.excuses(probe.target, self._now_ns):
             return
         self._doubt_self(+1)
         member = self.members.get(probe.target)

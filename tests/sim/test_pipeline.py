@@ -5,10 +5,18 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sim.scenario import ChildKill, Fault, NodeKill, PeerPathDown, Scenario, load
+from sim.scenario import ChildKill, Fault, HostDown, NodeKill, PeerPathDown, Scenario, TunnelClose, load
 from sim.world import World, simulate
-from swactor.cluster.events import LinkLost
+from swactor.cluster.events import (
+    DialOutcome,
+    LinkLost,
+    LinkUp,
+    MemberState,
+    SwimTransition,
+)
+from swactor.relay import CloseReason
 from swactor_diag.postproc.load import Node, Run, load_run
+from swactor_diag.postproc.sections.dials import rows as dials_rows
 from swactor_diag.schema.events import SubprocessExited, SubprocessSpawned
 from swactor_diag.schema.reading import UnknownEvent
 
@@ -90,6 +98,50 @@ def test_a_killed_relay_takes_tunnels_and_links_with_it(three_stages: Scenario) 
     assert isinstance(iroh, dict)
     assert iroh["relay_session"]["status"] != "connected"
     assert node_of(run, "relay").snapshots[-1].wall_ms - three_stages.epoch_ms <= 20_000
+
+
+LABELS = ("orchestrator", "stage-0", "stage-1", "stage-2")
+
+
+def relay_away(*faults: Fault) -> tuple[Fault, ...]:
+    """Return what happens when the relay is stopped at 20 s and is back at 50 s."""
+    closes = (TunnelClose(at_s=20, node=label, reason=CloseReason.RELAY_SHUTDOWN) for label in LABELS)
+    return (*closes, HostDown(at_s=20.03, host="relay", for_s=30), *faults)
+
+
+def judgements(node: Node) -> list[SwimTransition]:
+    transitions = [r.event for r in node.records if isinstance(r.event, SwimTransition)]
+    return [event for event in transitions if event.to is not MemberState.ALIVE]
+
+
+def test_while_the_relay_is_away_nobody_is_blamed_for_it(three_stages: Scenario) -> None:
+    """FC-084: for half a minute every dial fails, and each node knows that its own tunnel is down."""
+    run = ran(three_stages, *relay_away(), seconds=90)
+
+    for label in LABELS:
+        node = node_of(run, label)
+        assert judgements(node) == []
+        dials = [r.event for r in node.records if isinstance(r.event, DialOutcome)]
+        timeouts = [event for event in dials if event.outcome == "Timeout"]
+        assert len(timeouts) >= 10
+        assert sum(event.tunnel_down is True for event in timeouts) >= 0.8 * len(timeouts)
+        assert not any(event.tunnel_down is True for event in dials if event.outcome == "Success")
+        lost, up = (sum(isinstance(r.event, kind) for r in node.records) for kind in (LinkLost, LinkUp))
+        assert (lost, up) == (3, 6), "all three links are back"
+    by_target = {row.target: row for row in dials_rows(run)}
+    assert all(0.8 * row.failed <= row.failed_cut_off <= row.failed for row in by_target.values())
+
+
+def test_who_dies_while_the_relay_is_away_is_found_dead_when_it_is_back(three_stages: Scenario) -> None:
+    run = ran(three_stages, *relay_away(NodeKill(at_s=30, node="stage-1")), seconds=120)
+
+    died = node_of(run, "stage-1").node_id
+    for label in ("stage-0", "stage-2"):
+        events = judgements(node_of(run, label))
+        assert [(event.peer, event.to) for event in events] == [
+            (died, MemberState.SUSPECT),
+            (died, MemberState.DEAD),
+        ]
 
 
 def test_equal_seeds_give_equal_bytes(three_stages: Scenario) -> None:

@@ -164,6 +164,12 @@ class TransportFacts(msgspec.Struct, frozen=True):
     api_gaps: tuple[str, ...] = ()
     reports_changes: bool = False
 
+    @property
+    def tunnel_is_down(self) -> bool:
+        """Whether there is a relay, and no tunnel to it; False also when that cannot be told."""
+        down = {TunnelStatus.CONNECTING, TunnelStatus.DISCONNECTED}
+        return self.tunnel is not None and self.tunnel.status in down
+
 
 class ConnectionListener(Protocol):
     """What hears of one connection. Its methods take note and return; they never raise and never wait."""

@@ -9,16 +9,21 @@ from swactor_diag.schema.producers import DialErrorText, DialOutcome, DialStarte
 TITLE = "Per-peer dials"
 
 _SUCCESS = "Success"
+_CUT_OFF = "Cut off: the node that dialled had no tunnel to its relay; that says little of the target."
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """The dials of all nodes to one target. An outcome without its start is counted all the same."""
+    """The dials of all nodes to one target. An outcome without its start is counted all the same.
+
+    ``failed_cut_off`` of those that ``failed`` say little of the target: the own tunnel was down.
+    """
 
     target: str
     node_id: str
     started: int
     succeeded: int
     failed: int
+    failed_cut_off: int
     last_outcome: str | None
     last_at_ms: int | None
 
@@ -30,14 +35,16 @@ class Row(Struct, frozen=True, kw_only=True):
 
 class _Tally:
     def __init__(self) -> None:
-        self.started = self.succeeded = self.failed = 0
+        self.started = self.succeeded = self.failed = self.failed_cut_off = 0
         self.last: tuple[int, str] | None = None
 
-    def end(self, outcome: str, at_ms: int) -> None:
+    def end(self, event: DialOutcome, at_ms: int) -> None:
+        outcome = _outcome(event.outcome)
         if outcome == _SUCCESS:
             self.succeeded += 1
         else:
             self.failed += 1
+            self.failed_cut_off += event.tunnel_down is True
         if self.last is None or at_ms >= self.last[0]:
             self.last = (at_ms, outcome)
 
@@ -50,8 +57,8 @@ def rows(run: Run) -> tuple[Row, ...]:
             match record.event:
                 case DialStarted(peer=peer):
                     tallies.setdefault(peer, _Tally()).started += 1
-                case DialOutcome(peer=peer, outcome=outcome):
-                    tallies.setdefault(peer, _Tally()).end(_outcome(outcome), record.wall_ms)
+                case DialOutcome(peer=peer) as outcome:
+                    tallies.setdefault(peer, _Tally()).end(outcome, record.wall_ms)
                 case _:
                     continue
     found = [
@@ -61,6 +68,7 @@ def rows(run: Run) -> tuple[Row, ...]:
             started=tally.started,
             succeeded=tally.succeeded,
             failed=tally.failed,
+            failed_cut_off=tally.failed_cut_off,
             last_outcome=None if tally.last is None else tally.last[1],
             last_at_ms=None if tally.last is None else tally.last[0],
         )
@@ -80,7 +88,10 @@ def render(rows: tuple[Row, ...]) -> str:
     cells = [
         [
             inert(row.target),
-            *(str(count) for count in (row.started, row.succeeded, row.failed, row.in_flight)),
+            str(row.started),
+            str(row.succeeded),
+            str(row.failed) + (f" ({row.failed_cut_off} cut off)" if row.failed_cut_off else ""),
+            str(row.in_flight),
             "-" if row.last_outcome is None else inert(row.last_outcome),
             "-" if row.last_at_ms is None else moment(row.last_at_ms),
         ]
@@ -91,4 +102,5 @@ def render(rows: tuple[Row, ...]) -> str:
         for counts in zip(*((r.started, r.succeeded, r.failed, r.in_flight) for r in rows), strict=True)
     ]
     headers = ["target", "started", "succeeded", "failed", "in flight", "last outcome", "at (UTC)"]
-    return table(headers, [*cells, ["all", *(str(total) for total in sums), "-", "-"]])
+    shown = table(headers, [*cells, ["all", *(str(total) for total in sums), "-", "-"]])
+    return f"{shown}\n\n{_CUT_OFF}" if any(row.failed_cut_off for row in rows) else shown

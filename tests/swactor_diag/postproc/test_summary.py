@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from swactor import Event, NodeId
 from swactor.relay.events import CloseInitiator, RelaySessionClosed
@@ -395,6 +396,20 @@ def test_a_node_that_started_twice_is_read_in_the_order_of_its_lives(made: MadeR
 
     assert [row[2] for row in cells(summary, "Workers")] == ["first life", "second life"]
     assert cells(summary, "Nodes")[0][6] == "started 2 times"
+
+
+def test_dials_that_failed_as_the_node_itself_was_cut_off_are_told_apart(made: MadeRun) -> None:
+    made.boot(ORCHESTRATOR, role="orchestrator")
+    for attempt, down in ((1, True), (2, True), (3, UNSET)):
+        outcome = DialOutcome(
+            peer=STAGES[0], attempt=attempt, outcome="Timeout", duration_ms=1, tunnel_down=down
+        )
+        made.events(ORCHESTRATOR, outcome, at_s=attempt)
+
+    text = section(summary_of(made), "Per-peer dials")
+
+    assert "| 3 (2 cut off) |" in text
+    assert "no tunnel to its relay" in text
 
 
 def test_dial_errors_cannot_spoil_the_table(made: MadeRun) -> None:
