@@ -11,10 +11,15 @@ TITLE = "Relay sessions"
 
 
 class Close(Struct, frozen=True, kw_only=True):
-    """The last close of one peer's session, and what a node's own cache says about that peer."""
+    """How one peer's last session closed, and what a node's own cache says about that peer.
+
+    There were ``sessions`` of it, the first one opened ``span_ms`` before the last one's close.
+    """
 
     peer: str
     event: RelaySessionClosed
+    sessions: int
+    span_ms: int
     failure: tuple[str, str] | None
 
 
@@ -46,17 +51,22 @@ def _row(run: Run, relay: Node, failures: dict[str, tuple[str, str]]) -> Row:
     for snapshot in relay.snapshots:
         if not isinstance(block := snapshot.body.relay_server, UnsetType):
             totals = block
-    last: dict[str, RelaySessionClosed] = {}
+    ended: dict[str, list[RelaySessionClosed]] = {}
     for record in relay.records:
         if isinstance(event := record.event, RelaySessionClosed):
-            known = last.get(event.peer_node_id_hex)
-            if known is None or event.closed_at_ms > known.closed_at_ms:
-                last[event.peer_node_id_hex] = event
+            ended.setdefault(event.peer_node_id_hex, []).append(event)
     closes = tuple(
-        Close(peer=run.label_of(peer), event=event, failure=failures.get(peer.lower()))
-        for peer, event in sorted(last.items())
+        _last(events, label=run.label_of(peer), failure=failures.get(peer.lower()))
+        for peer, events in sorted(ended.items())
     )
     return Row(label=relay.label, totals=totals, closes=closes)
+
+
+def _last(events: list[RelaySessionClosed], *, label: str, failure: tuple[str, str] | None) -> Close:
+    last = max(events, key=lambda event: event.closed_at_ms)
+    first_ms = min(event.opened_at_ms for event in events)
+    span_ms = max(0, last.closed_at_ms - first_ms)
+    return Close(peer=label, event=last, sessions=len(events), span_ms=span_ms, failure=failure)
 
 
 def _cached_failures(nodes: list[Node]) -> dict[str, tuple[str, str]]:
@@ -103,10 +113,15 @@ def _close(close: Close) -> str:
     failure = "none recorded"
     if close.failure is not None:
         failure = f"{inert(close.failure[1])} (at {inert(close.failure[0])}, whenever that was)"
+    flaps = ""
+    if close.sessions > 1:
+        a_minute = close.sessions / max(close.span_ms, 1) * 60_000
+        flaps = f", one of {close.sessions} in {duration(close.span_ms)} ({a_minute:.1f} a minute)"
     detail = "" if isinstance(event.detail, UnsetType) else f", {inert(event.detail)}"
     return (
         f"last session of {inert(close.peer)} closed at {moment(event.closed_at_ms)} UTC"
         f" by {inert(event.close_initiator.value)}, reason {inert(event.close_reason)}{detail},"
-        f" after {duration(event.duration_ms)}, received {event.bytes_rx} bytes, sent {event.bytes_tx} bytes;"
+        f" after {duration(event.duration_ms)}{flaps}, received {event.bytes_rx} bytes,"
+        f" sent {event.bytes_tx} bytes;"
         f" last failure in a connection cache: {failure}"
     )

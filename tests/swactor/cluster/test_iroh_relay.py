@@ -20,8 +20,10 @@ from swactor.cluster.transport import (
     TunnelStatus,
 )
 from swactor.cluster.transport.iroh import IrohTransport
+from swactor.relay import RelaySessionOpened
 from swactor.relay.config import RelayConfig
 from swactor.relay.server import RelayServer
+from swactor.relay.testing import RelayEvents
 
 DEADLINE_S = 15
 """Below the 20 to 26 s after which the library by itself looks for its relay again."""
@@ -151,18 +153,26 @@ def port_of(node: Node) -> int:
     return int(node.tunnel().relay_url.rstrip("/").rpartition(":")[2])
 
 
-async def test_a_tunnel_that_was_cut_and_is_back_before_the_next_look_is_reported(relay: RelayServer) -> None:
-    async with started(Node(1, relay.url)) as node:
+async def test_a_tunnel_that_was_cut_and_is_back_before_the_next_look_is_reported() -> None:
+    """FC-085: each flap is two events with from and to; the home relay, the only one there is, stays."""
+    sessions = RelayEvents()
+    async with (
+        RelayServer(RelayConfig(port=0), emit=sessions.emit) as relay,
+        started(Node(1, relay.url)) as node,
+    ):
         before = len(node.turns())
 
-        (session,) = relay.book.report(relay.now()).sessions
-        assert relay.close_session(session.session_id)
-        await node.until(lambda node: len(node.turns()) >= before + 2)
+        for flap in range(1, 4):
+            await sessions.wait(RelaySessionOpened, count=flap)
+            assert relay.close_session(flap)
+            await node.until(lambda node, count=before + 2 * flap: len(node.turns()) >= count)
 
-        assert node.turns()[before:] == [
+        assert node.turns()[before:] == 3 * [
             (TunnelStatus.CONNECTED, TunnelStatus.DISCONNECTED),
             (TunnelStatus.DISCONNECTED, TunnelStatus.CONNECTED),
         ]
+        homes = [event for event in node.events if isinstance(event, RelayChanged)]
+        assert homes == [RelayChanged(old_url=None, new_url=relay.url)]
 
 
 async def test_the_relay_token_decides_whether_the_tunnel_comes_up() -> None:

@@ -173,19 +173,34 @@ def three_stages(made: MadeRun) -> None:
     )
     made.events(
         RELAY,
-        RelaySessionClosed(
-            peer_node_id_hex=STAGES[1],
-            opened_at_ms=START_MS,
-            closed_at_ms=START_MS + 2_500,
-            duration_ms=2_500,
-            close_initiator=CloseInitiator.REMOTE,
-            close_reason="client_gone",
-            bytes_rx=1_000,
-            bytes_tx=2_000,
-        ),
+        session_closed(opened_s=0, closed_s=2.5),
         at_s=3,
     )
     made.finalize(ORCHESTRATOR, at_s=40, reason="answer complete")
+
+
+def session_closed(*, opened_s: float, closed_s: float) -> RelaySessionClosed:
+    return RelaySessionClosed(
+        peer_node_id_hex=STAGES[1],
+        opened_at_ms=START_MS + round(opened_s * 1000),
+        closed_at_ms=START_MS + round(closed_s * 1000),
+        duration_ms=round((closed_s - opened_s) * 1000),
+        close_initiator=CloseInitiator.REMOTE,
+        close_reason="client_gone",
+        bytes_rx=1_000,
+        bytes_tx=2_000,
+    )
+
+
+def test_a_tunnel_that_flaps_is_shown_with_its_rate(made: MadeRun) -> None:
+    """FC-085."""
+    made.boot(RELAY, role="relay")
+    for second in range(0, 120, 10):
+        made.events(RELAY, session_closed(opened_s=second, closed_s=second + 10), at_s=second + 10)
+
+    text = section(summary_of(made), "Relay sessions")
+
+    assert "after 10.0 s, one of 12 in 2.0 min (6.0 a minute), received" in text
 
 
 def test_the_whole_summary_of_a_small_run(made: MadeRun) -> None:
