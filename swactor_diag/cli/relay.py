@@ -54,7 +54,11 @@ def run(
         typer.Option(envvar="SWACTOR_RELAY_TOKEN_FILE", help="File with the token that nodes must show."),
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="Node id that may use the relay; give it once for each.")
+        list[str] | None,
+        typer.Option(
+            envvar="SWACTOR_RELAY_ALLOW",
+            help="Node id that may use the relay; once for each (in the variable: spaces between).",
+        ),
     ] = None,
     read_token_file: Annotated[
         Path | None,
@@ -83,12 +87,22 @@ def run(
             envvar="SWACTOR_RELAY_DRAIN_S", min=0, help="Spread the closes of a stop over so long (0)."
         ),
     ] = None,
+    opens_per_s_max: Annotated[
+        float | None,
+        typer.Option(
+            envvar="SWACTOR_RELAY_OPENS_PER_S_MAX",
+            help="Let so many clients in each second, so that not all are back at once (no limit).",
+        ),
+    ] = None,
     collector_url: Annotated[
         str | None,
         typer.Option(envvar="SWACTOR_DIAG_COLLECTOR_URL", help="Collector to report to; none: no reports."),
     ] = None,
     collector_token_file: Annotated[
-        Path | None, typer.Option(help="File with the token of the collector.")
+        Path | None,
+        typer.Option(
+            envvar="SWACTOR_DIAG_COLLECTOR_TOKEN_FILE", help="File with the token of the collector."
+        ),
     ] = None,
     run_id: Annotated[
         str | None, typer.Option(envvar="SWACTOR_DIAG_RUN_ID", help="Run to report to, with role relay.")
@@ -113,6 +127,7 @@ def run(
         "admin_token_file": admin_token_file,
         "journal_file": journal_file,
         "drain_s": drain_s,
+        "opens_per_s_max": opens_per_s_max,
         "collector_url": collector_url,
         "collector_token_file": collector_token_file,
         "run_id": run_id,

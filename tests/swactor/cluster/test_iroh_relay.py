@@ -78,6 +78,10 @@ async def started(node: Node) -> AsyncIterator[Node]:
         await node.transport.close()
 
 
+def has_turned(count: int) -> Callable[[Node], bool]:
+    return lambda node: len(node.turns()) >= count
+
+
 def relay_on(port: int = 0, token: str | None = None) -> RelayServer:
     return RelayServer(RelayConfig(port=port, token=token), emit=lambda event: None)
 
@@ -165,7 +169,7 @@ async def test_a_tunnel_that_was_cut_and_is_back_before_the_next_look_is_reporte
         for flap in range(1, 4):
             await sessions.wait(RelaySessionOpened, count=flap)
             assert relay.close_session(flap)
-            await node.until(lambda node, count=before + 2 * flap: len(node.turns()) >= count)
+            await node.until(has_turned(before + 2 * flap))
 
         assert node.turns()[before:] == 3 * [
             (TunnelStatus.CONNECTED, TunnelStatus.DISCONNECTED),

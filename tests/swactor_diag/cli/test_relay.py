@@ -173,6 +173,36 @@ async def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path:
     assert "correct-horse" not in err
 
 
+async def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("correct-horse\n")
+    clients = [RelayClient("http://nowhere/", seed) for seed in (1, 2, 3)]
+    env = {
+        "SWACTOR_RELAY_HOST": "127.0.0.1",
+        "SWACTOR_RELAY_PORT": "0",
+        "SWACTOR_RELAY_TOKEN_FILE": str(tmp_path / "token"),
+        "SWACTOR_RELAY_READ_TOKEN_FILE": str(tmp_path / "token"),
+        "SWACTOR_RELAY_ADMIN_TOKEN_FILE": str(tmp_path / "token"),
+        "SWACTOR_RELAY_JOURNAL_FILE": str(tmp_path / "journal"),
+        "SWACTOR_RELAY_ALLOW": " ".join(client.node_id for client in clients[:2]),
+        "SWACTOR_RELAY_DRAIN_S": "0.1",
+        "SWACTOR_RELAY_OPENS_PER_S_MAX": "50",
+        "SWACTOR_DIAG_COLLECTOR_TOKEN_FILE": str(tmp_path / "token"),
+    }
+    async with service("relay", **env) as relay:
+        for seed, answer in ((2, b"\x02"), (3, b"\x03\x0eid not allowed")):
+            client = RelayClient(relay.url, seed, token="correct-horse")
+            clients.append(client)
+            await client.send(client.answer(await client.connect()))
+            assert await client.receive() == answer
+        status, err = await relay.stop()
+    for client in clients:
+        await client.drop()
+
+    assert status == 0
+    assert (tmp_path / "journal").exists()
+    assert "relay_token=<what the token file holds>); only 2 listed node ids are admitted" in err
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
