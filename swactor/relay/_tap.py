@@ -1,10 +1,11 @@
 """Below aiohttp, one TCP connection: how many there are, how long they may keep us waiting, how they ended.
 
-Owns: the limit of connections of one address, the deadline for a request, and what the wire did by itself at
-the end, which aiohttp alone cannot tell. Not here: requests (see ``server``), sessions (see ``_carrier``).
+Owns: the limits of connections of one address and of bytes that wait in the kernel, the deadline for a request,
+and what the wire did by itself at the end, which aiohttp alone cannot tell. Not here: requests (see ``server``), sessions (see ``_carrier``).
 """
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import cast
@@ -12,6 +13,10 @@ from typing import cast
 from swactor.relay.config import RelayConfig
 from swactor.relay.events import CloseReason
 from swactor.relay.sessions import Refusal
+
+_UNSENT_BYTES_MAX = 128 * 1024
+"""What the kernel takes beyond what is on its way. Its own limit is megabytes: a client that reads slowly
+would seem not to read at all until a third of them were gone, and whatever is sent would wait behind them."""
 
 
 class Connections:
@@ -70,6 +75,7 @@ class Tap(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport is one without saying so.
         self._transport = stream = cast("asyncio.Transport", transport)
+        _bound_unsent(stream)
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else "unknown"
         if not self._connections.enter(address):
@@ -138,6 +144,13 @@ class Tap(asyncio.Protocol):
         if self.error is not None:
             return CloseReason.TRANSPORT_ERROR, f"{type(self.error).__name__}: {self.error}"
         return None
+
+
+def _bound_unsent(stream: asyncio.Transport) -> None:
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    connection = stream.get_extra_info("socket")
+    if option is not None and connection is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_BYTES_MAX)
 
 
 def _nothing() -> None:

@@ -51,7 +51,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor/cluster/transport/iroh.py": {"asyncio"},
     "swactor/relay/_carrier.py": {"asyncio"},
     "swactor/relay/_door.py": {"asyncio"},
-    "swactor/relay/_tap.py": {"asyncio"},
+    "swactor/relay/_tap.py": {"asyncio", "socket"},
     "swactor/relay/server.py": {"asyncio"},
     "swactor/relay/testing.py": {"asyncio", "socket"},
     "swactor_diag/collector/bodies.py": {"asyncio"},

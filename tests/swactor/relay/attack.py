@@ -4,6 +4,7 @@ For tests with random inputs: `attack` raises when an attacker can do more than 
 """
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from enum import IntEnum
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ _ENDS = {
     CloseReason.CONNECTION_RESET,
 }
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes([2]) * 32)
+ATTACKER = _KEY.public_key().public_bytes_raw()
 _UPGRADE = (
     b"GET /relay HTTP/1.1\r\nHost: relay\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -76,26 +78,39 @@ async def answers(client: RelayClient) -> bool:
 
 def _proof(challenge: bytes) -> bytes:
     signature = _KEY.sign(signed_digest(challenge))
-    return b"\x01" + _KEY.public_key().public_bytes_raw() + bytes([len(signature)]) + signature
+    return b"\x01" + ATTACKER + bytes([len(signature)]) + signature
+
+
+async def enter(
+    url: str, stage: Stage, *, receive_buffer_bytes: int | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect and go as far as ``stage``; the kernel keeps so much that is not read, else what it likes."""
+    address = urlsplit(url)
+    connection = socket.socket()
+    connection.setblocking(False)
+    if receive_buffer_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    await asyncio.get_running_loop().sock_connect(connection, (address.hostname, address.port))
+    reader, writer = await asyncio.open_connection(sock=connection)
+    if stage >= Stage.UPGRADED:
+        writer.write(_UPGRADE)
+        await reader.readuntil(b"\r\n\r\n")
+        challenge = (await reader.readexactly(2 + 1 + CHALLENGE_BYTES))[3:]
+    if stage >= Stage.PROVEN:
+        writer.write(framed(_proof(challenge)))
+        await reader.readexactly(2 + 1)  # It is let in.
+    return reader, writer
 
 
 async def _assault(url: str, stage: Stage, pieces: Sequence[bytes]) -> None:
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    reader, writer = await enter(url, stage)
     try:
-        if stage >= Stage.UPGRADED:
-            writer.write(_UPGRADE)
-            await reader.readuntil(b"\r\n\r\n")
-            challenge = (await reader.readexactly(2 + 1 + CHALLENGE_BYTES))[3:]
-        if stage >= Stage.PROVEN:
-            writer.write(framed(_proof(challenge)))
-            await reader.readexactly(2 + 1)  # It is let in.
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
         writer.write_eof()
         await reader.read()
-    except (ConnectionError, asyncio.IncompleteReadError):
+    except ConnectionError:
         pass  # The relay has had enough.
     finally:
         writer.close()

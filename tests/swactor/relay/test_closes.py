@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
@@ -17,6 +18,8 @@ from swactor.relay._carrier import Carrier
 from swactor.relay.protocol import FrameType
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
+
+from .attack import ATTACKER, Stage, enter
 
 NewClient = Callable[..., RelayClient]
 NewRelay = Callable[..., Awaitable[RelayServer]]
@@ -67,6 +70,26 @@ async def test_a_full_queue_drops_the_newest_and_counts_it(
     await flood(a, b, until=lambda: relay.book.report(relay.now()).frames_queue_dropped_total > 0)
 
     assert relay.book.report(relay.now()).active_sessions == 2
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's limit cannot be set here")
+async def test_what_waits_for_a_client_that_does_not_read_waits_in_the_queue(
+    new_relay: NewRelay, new_client: NewClient
+) -> None:
+    """Not in the kernel, which would take megabytes: there it can neither be dropped nor overtaken."""
+    relay = await new_relay(write_timeout_s=60)
+    source = await new_client(relay, 1).open()
+    _, writer = await enter(relay.url, Stage.PROVEN, receive_buffer_bytes=65_536)
+    frame = bytes([FrameType.DATAGRAM_TO]) + ATTACKER + bytes(10_000)
+
+    async with asyncio.timeout(DEADLINE_S):
+        while not relay.report().frames_queue_dropped_total:
+            await source.send(frame)
+            await asyncio.sleep(0)
+
+    taken = {row.peer_node_id_hex: row.bytes_tx for row in relay.report().sessions}[ATTACKER.hex()]
+    assert 100_000 < taken < 1_000_000
+    writer.transport.abort()
 
 
 async def flood(source: RelayClient, target: RelayClient, *, until: Callable[[], bool]) -> None:
