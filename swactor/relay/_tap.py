@@ -1,7 +1,8 @@
 """Below aiohttp, one TCP connection: how many there are, how long they may keep us waiting, how they ended.
 
-Owns: the limits of connections of one address and of bytes that wait in the kernel, the deadline for a request,
-and what the wire did by itself at the end, which aiohttp alone cannot tell. Not here: requests (see ``server``), sessions (see ``_carrier``).
+Owns: the limits of connections of one address and of bytes that wait in the kernel, the deadline for a
+request, and what the wire did by itself at the end, which aiohttp alone cannot tell.
+Not here: requests (see ``server``), sessions (see ``_carrier``).
 """
 
 import asyncio
