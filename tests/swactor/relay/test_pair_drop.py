@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ from swactor.cluster.events import (
 )
 from swactor.cluster.transport import TunnelStatus
 from swactor.relay import RelaySessionClosed, RelaySessionOpened
-from swactor_diag.postproc.load import Node, load_run
+from swactor_diag.postproc.load import Node, Run, load_run
 from swactor_diag.postproc.summary import render
 from swactor_diag.schema.blocks import RelayServerBlock
 
@@ -41,21 +41,26 @@ SWACTOR = (sys.executable, "-m", "swactor_diag.cli.main")
 ROLES = ("orchestrator", "stage")
 TOKEN, ADMIN_TOKEN = "open-sesame-open", "mind-the-gap-mind"
 
-# A node with its flight recorder. Prints its id, then each change of its opinion of the other node. Asked to
+# A node with its flight recorder. Prints its id, then what becomes of the other node and its link. Asked to
 # end, it looks at itself once more, says when it leaves, and leaves.
 NODE = """
 import asyncio, os, signal, sys
 from swactor import ActorSystem, SystemClock
 from swactor.cluster import Cluster, ClusterConfig
-from swactor.cluster.events import SwimTransition
+from swactor.cluster.events import DialOutcome, LinkUp, SwimTransition
 from swactor.cluster.transport import PeerAddress
 from swactor.cluster.transport.iroh import IrohTransport
 from swactor_diag.supervisor import Diagnostics, of_cluster
 
 class Tell:
     def observe(self, event):
-        if isinstance(event, SwimTransition):
-            print(event.to, flush=True)
+        match event:
+            case SwimTransition():
+                print(event.to, flush=True)
+            case LinkUp():
+                print("linked", flush=True)
+            case DialOutcome(tunnel_down=True):
+                print("cut off", flush=True)
 
 async def main():
     role, number, url, token, *seeds = sys.argv[1:]
@@ -105,43 +110,69 @@ async def drop_both_ways(url: str, one: str, other: str) -> None:
                 assert answer.status == 204
 
 
-async def lose_each_other(field: Field, folder: Path) -> tuple[Path, list[int]]:
-    """Have two nodes meet, then drop what they send each other until both have given the other up.
+class Scene:
+    """A collector, a relay, and two nodes that only the relay connects: each a process, all in one run."""
 
-    Returns the bundle, and when each node began to leave.
-    """
-    token, admin, bundle = folder / "token", folder / "admin", folder / "bundle.tar.gz"
-    token.write_text(TOKEN)
-    admin.write_text(ADMIN_TOKEN)
-    listen = ("--host", field.relay_address, "--port", "0", "--token-file", str(token))
-    async with contextlib.AsyncExitStack() as stack:
-        start = stack.enter_async_context
-        collector = await start(running(*SWACTOR, "collector", *listen, "--root", str(folder / "root")))
-        collector_url = await url_of(collector)
-        env = {"SWACTOR_DIAG_COLLECTOR_URL": collector_url, "SWACTOR_DIAG_RUN_ID": "incident"}
-        tokens = ("--admin-token-file", str(admin), "--collector-token-file", str(token))
-        relay = await start(running(*SWACTOR, "relay", *listen, *tokens, env=env))
-        url = await url_of(relay)
-        nodes: list[Child] = []
-        ids: list[str] = []
-        for number, (place, role) in enumerate(zip(field.clients, ROLES, strict=True), 1):
-            nodes.append(await start(child_in(place, NODE, role, str(number), url, TOKEN, *ids, env=env)))
-            ids.append(await nodes[-1].line(WAIT_S))
-        for node in nodes:
+    def __init__(self, stack: contextlib.AsyncExitStack, field: Field, folder: Path) -> None:
+        self.nodes: list[Child] = []
+        self.ids: list[str] = []
+        self.leaving_ms: list[int] = []
+        self._start = stack.enter_async_context
+        self._field = field
+        self._folder = folder
+        self._token = str(self._secret("token", TOKEN))
+        self._listen = ("--host", field.relay_address, "--token-file", self._token)
+
+    def _secret(self, name: str, text: str) -> Path:
+        file = self._folder / name
+        file.write_text(text)
+        return file
+
+    async def begin(self) -> None:
+        """Start everything; on return both nodes believe that the other one lives."""
+        root = str(self._folder / "root")
+        collecting = running(*SWACTOR, "collector", *self._listen, "--port", "0", "--root", root)
+        self._collector_url = await url_of(await self._start(collecting))
+        self._env = {"SWACTOR_DIAG_COLLECTOR_URL": self._collector_url, "SWACTOR_DIAG_RUN_ID": "incident"}
+        await self.start_relay(port="0")
+        for number, (place, role) in enumerate(zip(self._field.clients, ROLES, strict=True), 1):
+            told = (role, str(number), self.url, TOKEN, *self.ids)
+            self.nodes.append(await self._start(child_in(place, NODE, *told, env=self._env)))
+            self.ids.append(await self.nodes[-1].line(WAIT_S))
+        for node in self.nodes:
             await until(node, MemberState.ALIVE)
-        await drop_both_ways(url, *ids)
-        for node in nodes:
-            await until(node, MemberState.DEAD)
-        leaving = []
-        for node in nodes:
+
+    async def start_relay(self, *, port: str) -> None:
+        admin = str(self._secret("admin", ADMIN_TOKEN))
+        tokens = ("--admin-token-file", admin, "--collector-token-file", self._token)
+        relaying = running(*SWACTOR, "relay", *self._listen, "--port", port, *tokens, env=self._env)
+        self._relay = await self._start(relaying)
+        self.url = await url_of(self._relay)
+
+    async def stop_relay(self) -> None:
+        self._relay.terminate()
+        assert await self._relay.ended(WAIT_S) == 0
+
+    async def end(self) -> Run:
+        """Have the nodes leave, then the relay; return the bundle."""
+        for node in self.nodes:
             node.terminate()
-            leaving.append(int((await until(node, "leaving")).split()[1]))
+            self.leaving_ms.append(int((await until(node, "leaving")).split()[1]))
             assert await node.ended(WAIT_S) == 0
-        relay.terminate()
-        assert await relay.ended(WAIT_S) == 0
-        fetch = (*SWACTOR, "bundle", "fetch", collector_url, "incident", "-o", str(bundle))
-        assert await (await start(running(*fetch, "--token-file", str(token)))).ended(WAIT_S) == 0
-    return bundle, leaving
+        await self.stop_relay()
+        bundle = self._folder / "bundle.tar.gz"
+        fetch = (*SWACTOR, "bundle", "fetch", self._collector_url, "incident", "-o", str(bundle))
+        fetching = await self._start(running(*fetch, "--token-file", self._token))
+        assert await fetching.ended(WAIT_S) == 0
+        return load_run(bundle)
+
+
+@pytest.fixture
+async def scene(new_field: Callable[[int], Field], tmp_path: Path) -> AsyncIterator[Scene]:
+    async with contextlib.AsyncExitStack() as stack:
+        made = Scene(stack, new_field(2), tmp_path)
+        await made.begin()
+        yield made
 
 
 def of(node: Node, kind: type[E]) -> list[tuple[int, E]]:
@@ -155,18 +186,19 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.timeout(180)
-async def test_two_nodes_lose_each_other_while_both_tunnels_stay_connected(
-    new_field: Callable[[int], Field], tmp_path: Path
-) -> None:
-    bundle, leaving = await lose_each_other(new_field(2), tmp_path)
-    run = load_run(bundle)
+async def test_two_nodes_lose_each_other_while_both_tunnels_stay_connected(scene: Scene) -> None:
+    await drop_both_ways(scene.url, *scene.ids)
+    for one in scene.nodes:
+        await until(one, MemberState.DEAD)
+    run = await scene.end()
+
     nodes = {node.identity.role: node for node in run.nodes if node.identity is not None}
     relay, pair = nodes["relay"], [nodes[role] for role in ROLES]
     ids = {str(node.node_id) for node in pair}
     ends = {event.peer_node_id_hex: event for _, event in of(relay, RelaySessionClosed)}
     failures: set[object] = set()
 
-    for node, leaving_ms in zip(pair, leaving, strict=True):
+    for node, leaving_ms in zip(pair, scene.leaving_ms, strict=True):
         (other,) = ids - {node.node_id}
         (dead_at_ms,) = (
             at_ms
@@ -205,6 +237,24 @@ async def test_two_nodes_lose_each_other_while_both_tunnels_stay_connected(
     text = render(run)
     for label in (node.label for node in pair):
         assert f"{label} then: path to the other None, tunnel connected" in text
+
+
+@pytest.mark.timeout(180)
+async def test_nodes_whose_relay_is_restarted_do_not_lose_each_other(scene: Scene) -> None:
+    """FC-084, with real nodes: their links are gone for longer than it takes to give a silent peer up."""
+    port = scene.url.rstrip("/").rpartition(":")[2]
+    await scene.stop_relay()
+    for node in scene.nodes * 2:
+        await until(node, "cut off")
+    await scene.start_relay(port=port)
+    for node in scene.nodes:
+        await until(node, "linked")
+    run = await scene.end()
+
+    judged = {SwimReason.PROBE_TIMEOUT, SwimReason.SUSPICION_TIMEOUT}
+    for bundled in run.nodes:
+        assert [event for _, event in of(bundled, SwimTransition) if event.reason in judged] == []
+    assert "cut off) |" in render(run)
 
 
 def url_in(relay: Node) -> str:
