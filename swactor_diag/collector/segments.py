@@ -74,12 +74,12 @@ def read_frames(read: Reader, *, start: int, end: int) -> Iterator[Frame | Damag
     window = _Window(read, end)
     at = start
     while at < end:
-        frame = _parse(window.line(at), at)
+        line = window.line(at)
+        frame = _parse(line, at)
         if frame is None:
             following = _next_mark(window, at + 1)
-            # Whoever died writing a record may have got no further than into its line.
-            reason = "torn: it ends inside of a record" if following == end else "no record begins here"
-            yield Damage(at, following, reason)
+            is_torn = at + len(line) == end and _is_cut_line(line)
+            yield Damage(at, following, "torn: it ends inside of a line" if is_torn else "no record begins here")
             at = following
         elif frame.end > end:
             yield Damage(at, end, f"torn: {end - frame.body_at} of {frame.body_bytes} bytes of a record")
@@ -105,6 +105,14 @@ def _parse(line: bytes, at: int) -> Frame | None:
         body_bytes=int(found["bytes"]),
         checksum=int(found["checksum"], 16),
     )
+
+
+def _is_cut_line(line: bytes) -> bool:
+    """Return whether the last bytes of a segment are what a writer leaves that dies inside of a line.
+
+    A whole line that does not name a record is damage: nobody who dies leaves one.
+    """
+    return not line.endswith(b"\n") and line[: len(_MARK)] == _MARK[: len(line)]
 
 
 def _next_mark(window: "_Window", at: int) -> int:

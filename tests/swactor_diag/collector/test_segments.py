@@ -58,7 +58,9 @@ def test_a_cut_costs_the_record_that_it_goes_through(bodies: list[bytes], data: 
     found = read(whole[:cut])
 
     assert sum(isinstance(one, Frame) for one in found) == sum(end <= cut for end in ends)
-    assert any(isinstance(one, Damage) for one in found) == (cut not in {0, *ends})
+    torn = [one for one in found if isinstance(one, Damage)]
+    assert bool(torn) == (cut not in {0, *ends})
+    assert all(one.reason.startswith("torn: ") and one.end == cut for one in torn)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=8), st.data())
@@ -74,6 +76,20 @@ def test_damage_costs_the_record_that_it_hits(bodies: list[bytes], data: st.Data
     assert set(range(1, len(bodies) + 1)) - {hit, hit + 1} <= left
     if at + 1 not in ends:
         assert left == set(range(1, len(bodies) + 1)) - {hit}
+
+
+@given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=3), st.data())
+def test_damage_is_not_called_torn(bodies: list[bytes], data: st.DataObject) -> None:
+    """A record that was whole once and is not any more is no record that was never written to its end."""
+    whole, ends = segment(bodies)
+    last = [0, *ends][-2]
+    at = data.draw(st.integers(last, whole.index(b"\n", last) - 1))
+
+    found = read(whole[:at] + bytes([whole[at] ^ 0x20]) + whole[at + 1 :])
+
+    assert [one for one in found if isinstance(one, Damage)] == [
+        Damage(last, len(whole), "no record begins here")
+    ]
 
 
 def test_a_long_stretch_of_garbage_is_one_damage() -> None:
