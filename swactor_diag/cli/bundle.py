@@ -5,11 +5,14 @@ Owns: arguments, files and exit statuses. Not here: reading (``swactor_diag.post
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swactor_diag.cli.console import CommandError, Exit, put, say, write_file, write_pieces
+
+if TYPE_CHECKING:
+    from swactor_diag.collector.repair import Salvage
 
 app = typer.Typer(help="Fetch, build and read the bundle of a run.", no_args_is_help=True)
 
@@ -84,17 +87,40 @@ def from_dir(
 @app.command()
 def check(
     target: Annotated[Path, typer.Argument(help="A bundle, or the folder of a collector or a copy of it.")],
+    *,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Write a copy of what can be used; the original is not changed."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where the copy goes; else beside, as <name>.repaired.")
+    ] = None,
 ) -> None:
     """Verify each file of a bundle, or each record in a folder. Exit status 3: some are bad."""
     from swactor_diag.cli import check as checking  # late: slow to import
+    from swactor_diag.cli import repair as repairing  # late too
 
-    found = 0
-    for line in checking.check_folder(target) if target.is_dir() else checking.check_archive(target):
-        put(line)
-        found += 1
-    if found:
-        raise typer.Exit(Exit.INCOMPLETE)
-    say(f"{target}: nothing is wrong")
+    found = checking.check_folder(target) if target.is_dir() else checking.check_archive(target)
+    for one in found.wrong:
+        put(f"{one.path}: {one.reason}")
+    if found.earlier:
+        say(f"{target}: {found.earlier} things were set aside earlier, and are named in the manifest")
+    if not found.wrong:
+        say(f"{target}: nothing is wrong")
+        return
+    if repair:
+        copy = out if out is not None else repairing.copy_name(target)
+        _tell(repairing.repair(target, found, copy), copy)
+    raise typer.Exit(Exit.INCOMPLETE)
+
+
+def _tell(salvage: "Salvage", copy: Path) -> None:
+    say(f"{copy}: {salvage.files} saved ({salvage.size_bytes} bytes), {len(salvage.set_aside)} set aside")
+    kept = [one.kept_as for one in salvage.set_aside if isinstance(one.kept_as, str)]
+    if kept:
+        say(f"the bytes of {len(kept)} of them are kept, from {kept[0]} on")
+    for name in salvage.left:
+        say(f"not in the copy, since it belongs to no run: {name}")
 
 
 def _checked(run_id: str) -> str:

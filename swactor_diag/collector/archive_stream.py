@@ -30,6 +30,19 @@ class Member(msgspec.Struct, frozen=True):
     read: Callable[[], Iterable[bytes]] | None = None
 
 
+def with_folders(files: Iterable[Member]) -> Iterator[Member]:
+    """Yield each file after the folders that it is the first one in."""
+    known: set[str] = set()
+    for file in files:
+        parents = file.path.split("/")[:-1]
+        for depth in range(1, len(parents) + 1):
+            folder = "/".join(parents[:depth])
+            if folder not in known:
+                known.add(folder)
+                yield Member(path=f"{folder}/")
+        yield file
+
+
 def stream_archive(members: Iterable[Member]) -> Iterator[bytes]:
     """Yield the archive in pieces of about 256 KiB.
 

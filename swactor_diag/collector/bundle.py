@@ -9,12 +9,12 @@ and once to put the bytes in. So no more than one record is in memory at a time.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import UNSET
 
-from swactor_diag.collector.archive_stream import Member, stream_archive
+from swactor_diag.collector.archive_stream import Member, stream_archive, with_folders
 from swactor_diag.collector.run_facts import NodeFacts, RunFacts
 from swactor_diag.collector.staging import StagedRecord, Staging
 from swactor_diag.collector.storage import Storage, StorageError
@@ -57,6 +57,8 @@ class Bundle:
         self.state = listing.state
         self.manifest: Manifest = self._facts.manifest()
         """Without its files; they are in `files`."""
+        self.unusable = sum(aside.kept_as is UNSET for aside in self._facts.set_aside)
+        """How many staged things are of no use; those that a repair has dealt with do not count."""
 
     def files(self) -> Iterator[ManifestFile]:
         """Yield what the manifest says of each file, in archive order."""
@@ -69,33 +71,14 @@ class Bundle:
         Raises:
             StorageError: a staged record cannot be read any more, so the archive cannot be finished.
         """
-        return stream_archive(self._members())
+        return stream_archive(with_folders(self._members()))
 
     def _members(self) -> Iterator[Member]:
         top = self.manifest.run_id
-        yield Member(path=f"{top}/")
-        size_bytes = sum(len(piece) for piece in self._manifest_pieces())
-        yield Member(path=f"{top}/MANIFEST.json", size_bytes=size_bytes, read=self._manifest_pieces)
-        folders: set[str] = set()
+        yield manifest_member(top, self.manifest, self.files)
         for path, source in self._sources():
-            parents = path.split("/")[:-1]
-            for depth in range(1, len(parents) + 1):
-                folder = "/".join(parents[:depth])
-                if folder not in folders:
-                    folders.add(folder)
-                    yield Member(path=f"{top}/{folder}/")
             size_bytes = len(source) if isinstance(source, bytes) else source.body_bytes
             yield Member(path=f"{top}/{path}", size_bytes=size_bytes, read=lambda: [self._bytes(source)])  # noqa: B023 - it is read before the next one is made
-
-    def _manifest_pieces(self) -> Iterator[bytes]:
-        """``MANIFEST.json``, a file a line: the list may be as long as the run."""
-        head = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2)
-        yield head.removesuffix(b"\n}") + b',\n  "files": ['
-        between = b"\n    "
-        for file in self.files():
-            yield between + msgspec.json.encode(file)
-            between = b",\n    "
-        yield b"\n  ]\n}\n"
 
     def _sources(self) -> Iterator[tuple[str, StagedRecord | bytes]]:
         """Yield path and contents of each file in the order of paths; numbers in the order of numbers."""
@@ -121,6 +104,22 @@ class Bundle:
 def build_bundle(storage: Storage, run_id: str, *, extra: Mapping[str, bytes] | None = None) -> bytes:
     """Return the archive of ``run_id`` as one piece; see `Bundle` for the errors."""
     return b"".join(Bundle(Staging(storage), run_id, extra=extra).stream())
+
+
+def manifest_member(top: str, manifest: Manifest, files: Callable[[], Iterable[ManifestFile]]) -> Member:
+    """Return ``MANIFEST.json`` below the folder ``top``, with ``files``, which are asked for twice."""
+
+    def pieces() -> Iterator[bytes]:
+        # A file a line: the list may be as long as the run.
+        head = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        yield head.removesuffix(b"\n}") + b',\n  "files": ['
+        between = b"\n    "
+        for file in files():
+            yield between + msgspec.json.encode(file)
+            between = b",\n    "
+        yield b"\n  ]\n}\n"
+
+    return Member(path=f"{top}/MANIFEST.json", size_bytes=sum(map(len, pieces())), read=pieces)
 
 
 def _files_of(node: NodeFacts) -> Iterator[tuple[str, StagedRecord]]:

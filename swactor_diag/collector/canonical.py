@@ -63,7 +63,7 @@ class CanonicalBundles:
                 state=bundle.state,
                 size_bytes=counted.size_bytes,
                 sha256=counted.sha256.hexdigest(),
-                set_aside=len(bundle.manifest.set_aside or ()),
+                set_aside=bundle.unusable,
             )
             self._storage.write(_note_path(run_id), msgspec.json.encode(kept))
             # A reader of an older one has it open, and reads it to its end.

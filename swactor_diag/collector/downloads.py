@@ -66,7 +66,7 @@ class Downloads:
         kept = await asyncio.to_thread(self._canonical.find, run_id, state=listing.state)
         if kept is None:
             bundle = await asyncio.to_thread(Bundle, self._staging, run_id)
-            self._note(run_id, len(bundle.manifest.set_aside or ()))
+            self._note(run_id, bundle.unusable)
             # Records may have come since the listing; what is sent is what the bundle saw.
             etag = f'"{_FORMAT}-{bundle.state[:40]}"'
             if bundle.manifest.finalize_received:

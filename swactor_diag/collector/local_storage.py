@@ -8,7 +8,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -251,7 +251,5 @@ def _sync_folders(folder: Path, *, up_to: Path) -> None:
 
 def _discard(unfinished: Path) -> None:
     # Best effort: the write has failed already, and a left-over is overwritten by the next attempt.
-    try:
+    with suppress(OSError):
         unfinished.unlink(missing_ok=True)
-    except OSError:
-        return

@@ -16,6 +16,11 @@ from swactor_diag.collector.staging import Listing, Staging
 from swactor_diag.collector.storage import Storage
 from swactor_diag.schema.submission import RecordKind
 
+PINS_FOLDER = "@pins"
+"""A file with the name of a run keeps that run; people may put one there by hand."""
+TRIM_LOG = ("@trims.json",)
+"""Where it is written down which runs went."""
+
 RECEIVING_MS = 60_000
 """A run that had a record within this time is receiving: its nodes send a snapshot every 5 s."""
 

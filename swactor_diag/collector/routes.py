@@ -21,9 +21,9 @@ from swactor_diag.collector.ingest import RefusedError, unnamed_batch_id
 from swactor_diag.collector.metrics import CONTENT_TYPE
 from swactor_diag.collector.openapi import describe
 from swactor_diag.collector.parts import Parts
+from swactor_diag.collector.retention import PINS_FOLDER
 from swactor_diag.collector.run_facts import RunFacts
 from swactor_diag.collector.storage import StorageError, StorageFullError
-from swactor_diag.collector.trimming import PINS_FOLDER
 from swactor_diag.schema.ids import IdError, check_id
 from swactor_diag.schema.submission import (
     Answer,

@@ -29,9 +29,9 @@ _TELLING = frozenset({RecordKind.BOOT, RecordKind.FINALIZE})  # of the whole run
 class NodeFacts:
     """The records of one node that can be used, in order, and what they say of it."""
 
-    def __init__(self, node_id: str) -> None:
+    def __init__(self, node_id: str, *, label: str = "") -> None:
         self.node_id = node_id
-        self.label = ""
+        self.label = label
         self.records: list[StagedRecord] = []
         self.role = RoleFacts()
         self.schema_version: int | None = None
@@ -63,13 +63,18 @@ class RunFacts:
         for node in self.nodes:
             node.label = labels[node.node_id]
 
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """What is stored and cannot be used, sorted; also what a repair has dealt with."""
+        return tuple(sorted(self._aside, key=lambda aside: (aside.path, aside.reason)))
+
     def manifest(self) -> Manifest:
         """Return the contents list of the run, without its files."""
         received = [
             at for node in self.nodes for record in node.records if (at := record.recv_ms) is not None
         ]
         end = max(received, default=None)
-        nodes = [_manifest_node(node, end) for node in self.nodes]
+        nodes = [manifest_node(node, end) for node in self.nodes]
         return Manifest(
             run_id=self.run_id,
             run_start_collector_ms=min(received, default=None),
@@ -80,7 +85,7 @@ class RunFacts:
             finalize_reason=UNSET if self._reason is None else self._reason,
             # Nobody reported on deliveries: that is unknown, not zero.
             drops=UNSET if self._drops is None else tuple(self._drops.values()),
-            set_aside=tuple(sorted(self._aside, key=lambda aside: (aside.path, aside.reason))),
+            set_aside=self.set_aside,
         )
 
     def _by_node(self) -> dict[str, list[StagedRecord]]:
@@ -134,7 +139,7 @@ class RunFacts:
         """A batch that is stored twice is one batch; two that share their id are a sender's mistake."""
         if self._verify and stored.digest != again.digest:
             reason = f"another body under the id of a stored batch: {again.batch_id} of {again.node_id}"
-            self._aside.append(SetAside(path="/".join(again.path), reason=reason))
+            self._aside.append(again.set_aside(reason))
 
     def _read_drops(self, node_id: str, boot: str | None, record: StagedRecord) -> None:
         """The ledger of a boot is in each of its snapshots; the last one has it all.
@@ -157,7 +162,8 @@ def boot_id(record: StagedRecord) -> str | None:
     return None if found is None else found[0]
 
 
-def _manifest_node(node: NodeFacts, run_end_ms: int | None) -> ManifestNode:
+def manifest_node(node: NodeFacts, run_end_ms: int | None) -> ManifestNode:
+    """Return what the manifest says of a node whose label is known."""
     received = sorted(record.recv_ms for record in node.records if record.recv_ms is not None)
     counts = {kind: len(node.of_kind(kind)) for kind in RecordKind}
     return ManifestNode(

@@ -79,7 +79,9 @@ def read_frames(read: Reader, *, start: int, end: int) -> Iterator[Frame | Damag
         if frame is None:
             following = _next_mark(window, at + 1)
             is_torn = at + len(line) == end and _is_cut_line(line)
-            yield Damage(at, following, "torn: it ends inside of a line" if is_torn else "no record begins here")
+            yield Damage(
+                at, following, "torn: it ends inside of a line" if is_torn else "no record begins here"
+            )
             at = following
         elif frame.end > end:
             yield Damage(at, end, f"torn: {end - frame.body_at} of {frame.body_bytes} bytes of a record")

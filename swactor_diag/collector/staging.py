@@ -6,6 +6,7 @@ used. Not here: the bytes of a record (``segments``), which records are accepted
 
     <run>/@log/<writer>-<number>.seg          what collectors write: many records a file, see ``segments``
     <run>/<node>/<kind>-<batch id>.json       one record, as the original's collectors and people leave it
+    <run>/@aside/                             what a repair could not use, and why: see ``repair``
 
 Names that are no ids start with ``@``: a run called ``bundles`` collides with nothing.
 """
@@ -19,6 +20,7 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from swactor_diag.collector.segments import Damage, Frame, encode_frame, read_frames
 from swactor_diag.collector.storage import (
@@ -35,13 +37,19 @@ from swactor_diag.schema.manifest import SetAside
 from swactor_diag.schema.submission import Outgoing, RecordKind, split_batch_id
 
 LOG_FOLDER = "@log"
+ASIDE_FOLDER = "@aside"
+NOTES_NAME = "why.json"
+"""In the folder of what a repair set aside: the list of it."""
+
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """A segment that has grown beyond this is closed and another one begun."""
 
+_OURS = frozenset({LOG_FOLDER, ASIDE_FOLDER})
 _SEGMENT = re.compile(r"(?P<writer>[A-Za-z0-9_]{1,64})-(?P<number>[0-9]{6,12})\.seg")
 _NAME = re.compile(
     r"(?P<kind>boot|events|snapshot|finalize)-(?P<batch>[A-Za-z0-9._-]{1,128})(?:@(?P<recv_ms>[0-9]{1,15}))?\.json"
 )
+_NOTES = msgspec.json.Decoder(tuple[SetAside, ...]).decode
 _SCAN = msgspec.json.Decoder(msgspec.Raw).decode
 """Reads a whole text without making anything of it; it does not look at the encoding of strings."""
 
@@ -79,6 +87,12 @@ class StagedRecord(msgspec.Struct, gc=False):
         boot, number = split_batch_id(self.batch_id) or ("", 0)
         return (self.recv_ms or 0, boot, number, self.batch_id)
 
+    def set_aside(self, reason: str) -> SetAside:
+        """Return the note that this record cannot be used."""
+        if self.checksum is None:
+            return set_aside(self.path, reason)
+        return set_aside(self.path, reason, start=self.body_at, stop=self.body_at + self.body_bytes)
+
 
 class Listing(msgspec.Struct, frozen=True):
     """Which files a run consists of at one moment, and how much of each; nothing of them was read."""
@@ -88,6 +102,8 @@ class Listing(msgspec.Struct, frozen=True):
     singles: tuple[tuple[StoragePath, int], ...]
     foreign: tuple[tuple[StoragePath, str], ...]
     """What cannot be used whatever is in it, and why."""
+    aside: tuple[tuple[StoragePath, int], ...] = ()
+    """What an earlier repair has kept."""
     modified_ms: int | None = None
     """When one of the files was written last; it is all that is known of the age of some."""
 
@@ -95,14 +111,14 @@ class Listing(msgspec.Struct, frozen=True):
     def state(self) -> str:
         """Names these very bytes: equal exactly when nothing was added, removed or cut off."""
         names = hashlib.sha256()
-        for path, fact in (*self.segments, *self.singles, *self.foreign):
+        for path, fact in (*self.segments, *self.singles, *self.foreign, *self.aside):
             names.update(f"{_shown(path)}\0{fact}\n".encode())
         return names.hexdigest()
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
-        return sum(size for _, size in (*self.segments, *self.singles))
+        """How much is stored."""
+        return sum(size for _, size in (*self.segments, *self.singles, *self.aside))
 
 
 class Portion(msgspec.Struct, frozen=True, weakref=True):
@@ -175,11 +191,15 @@ class Staging:
         segments: list[tuple[StoragePath, int]] = []
         singles: list[tuple[StoragePath, int]] = []
         foreign: list[tuple[StoragePath, str]] = []
+        aside: list[tuple[StoragePath, int]] = []
         modified_ms: int | None = None
         for folder in self.storage.list((check_id(run_id, what="run id"),)):
             top = (run_id, folder.name)
-            if folder.kind is not EntryKind.FOLDER or not (folder.name == LOG_FOLDER or is_id(folder.name)):
+            if folder.kind is not EntryKind.FOLDER or not (folder.name in _OURS or is_id(folder.name)):
                 foreign.append((top, "not the folder of a node"))
+                continue
+            if folder.name == ASIDE_FOLDER:
+                aside += [((*top, entry.name), entry.size_bytes) for entry in self.storage.list(top)]
                 continue
             pattern, found = (_SEGMENT, segments) if folder.name == LOG_FOLDER else (_NAME, singles)
             for entry in self.storage.list(top):
@@ -190,7 +210,9 @@ class Staging:
                         modified_ms = max(modified_ms or 0, entry.modified_ms)
                 else:
                     foreign.append((path, "not a file of the collector"))
-        return Listing(run_id, tuple(segments), tuple(singles), tuple(foreign), modified_ms)
+        return Listing(
+            run_id, tuple(segments), tuple(singles), tuple(foreign), tuple(aside), modified_ms=modified_ms
+        )
 
     def portions(self, listing: Listing) -> Iterator[Portion]:
         """Yield what is stored, a part at a time. Segments that somebody holds are not read again."""
@@ -198,27 +220,36 @@ class Staging:
             yield self._segment(path, size)
         yield Portion(
             records=tuple(_named(path, size) for path, size in listing.singles),
-            set_aside=tuple(_aside(path, why) for path, why in listing.foreign),
+            set_aside=tuple(set_aside(path, why) for path, why in listing.foreign),
         )
+        notes = (listing.run_id, ASIDE_FOLDER, NOTES_NAME)
+        if any(path == notes for path, _ in listing.aside):
+            yield Portion(records=(), set_aside=self._earlier(notes))
 
     def read(self, record: StagedRecord) -> bytes | SetAside:
         """Return the body of a record, or why it cannot be used."""
         try:
             body = self.storage.read(record.path, record.body_at, record.body_bytes)
         except StorageMissingError:
-            return _aside(record.path, "gone while it was read")
+            return record.set_aside("gone while it was read")
         except StorageError:
-            return _aside(record.path, "cannot be read")
+            return record.set_aside("cannot be read")
         if record.checksum is None:
             try:
                 check_json(body)
             except ValueError:
-                return _aside(record.path, f"torn or damaged: {len(body)} bytes that are not JSON")
+                return record.set_aside(f"torn or damaged: {len(body)} bytes that are not JSON")
         elif len(body) != record.body_bytes or zlib.crc32(body) != record.checksum:
             end = record.body_at + record.body_bytes
             reason = f"bytes {record.body_at} to {end} are damaged: {record.batch_id} of {record.node_id}"
-            return _aside(record.path, reason)
+            return record.set_aside(reason)
         return body
+
+    def _earlier(self, notes: StoragePath) -> tuple[SetAside, ...]:
+        try:
+            return _NOTES(self.storage.read(notes))
+        except (StorageError, msgspec.MsgspecError):
+            return (set_aside(notes, "what a repair set aside cannot be told"),)
 
     def _begin_segment(self, run_id: str, frame: bytes) -> None:
         folder = (run_id, LOG_FOLDER)
@@ -275,7 +306,7 @@ def _read_segment(storage: Storage, path: StoragePath, *, size: int, known: Port
             case Frame():
                 records.append(_framed(path, found))
             case Damage(at, end, reason):
-                aside.append(_aside(path, f"bytes {at} to {end}: {reason}"))
+                aside.append(set_aside(path, f"bytes {at} to {end}: {reason}", start=at, stop=end))
     return Portion(records=tuple(records), set_aside=tuple(aside), size_bytes=size)
 
 
@@ -312,5 +343,8 @@ def _shown(path: StoragePath) -> str:
     return "/".join(path).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _aside(path: StoragePath, reason: str) -> SetAside:
-    return SetAside(path=_shown(path), reason=reason)
+def set_aside(
+    path: StoragePath, reason: str, *, start: int | UnsetType = UNSET, stop: int | UnsetType = UNSET
+) -> SetAside:
+    """Return the note that the file at ``path``, or a part of it, cannot be used."""
+    return SetAside(path=_shown(path), reason=reason, from_byte=start, to_byte=stop)

@@ -16,7 +16,16 @@ from swactor_diag.collector.canonical import CanonicalBundles
 from swactor_diag.collector.config import CollectorConfig
 from swactor_diag.collector.downloads import Downloads
 from swactor_diag.collector.ingest import Ingest
-from swactor_diag.collector.retention import RECEIVING_MS, Ages, StoredRun, Trim, decide, held
+from swactor_diag.collector.retention import (
+    PINS_FOLDER,
+    RECEIVING_MS,
+    TRIM_LOG,
+    Ages,
+    StoredRun,
+    Trim,
+    decide,
+    held,
+)
 from swactor_diag.collector.storage import (
     Storage,
     StorageError,
@@ -24,10 +33,6 @@ from swactor_diag.collector.storage import (
     StorageMissingError,
 )
 
-PINS_FOLDER = "@pins"
-"""A file with the name of a run keeps that run; people may put one there by hand."""
-
-TRIM_LOG = ("@trims.json",)
 TRIMS_LOGGED_MAX = 1_000
 ROOM_BYTES_MAX = 64 * 1024 * 1024
 

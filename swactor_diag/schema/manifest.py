@@ -21,10 +21,16 @@ class ManifestFile(Struct, frozen=True, kw_only=True):
 
 
 class SetAside(Struct, frozen=True, kw_only=True):
-    """A staged file that could not be used and was kept out."""
+    """A staged file, or a part of one, that could not be used and was kept out."""
 
     path: str
     reason: str
+    from_byte: Annotated[int | UnsetType, Meta(description="Of a part: where it begins.")] = UNSET
+    to_byte: Annotated[int | UnsetType, Meta(description="Of a part: where what follows it begins.")] = UNSET
+    kept_as: Annotated[
+        str | UnsetType | None,
+        Meta(description="After a repair: where the bytes are now; null when they stayed in the original."),
+    ] = UNSET
 
 
 class ManifestBoot(Struct, frozen=True, kw_only=True):
