@@ -8,6 +8,7 @@ records share the price of a flush, and nobody waits for more than two of them.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from swactor_diag.collector.storage import StorageError
 
@@ -39,7 +40,8 @@ class GroupCommit:
                 await asyncio.to_thread(self._flush)
             except StorageError as exc:
                 # What came in meanwhile goes the same way: it is cut off together with what failed.
-                self._drop()
+                with suppress(StorageError):  # what cannot be cut off is as unacknowledged as the rest
+                    self._drop()
                 self._tell(current, exc)
                 self._tell(self._take(), exc)
             else:

@@ -52,6 +52,7 @@ class Ingest:
         self._live_window_ms = live_window_ms
         self._runs: dict[str, RunIndex] = {}
         self._going: set[str] = set()
+        self._losses = 0  # how often something went from the storage: an index from before is wrong
 
     def accept(self, record: Outgoing, recv_ms: int, *, send_ms: int = 0) -> Answer:
         """Store ``record`` unless it is stored already, and return the answer for its sender.
@@ -113,6 +114,7 @@ class Ingest:
 
     def drop_unflushed(self) -> None:
         """Forget what does not last, so that it is stored when it is sent again."""
+        self._losses += 1
         self._runs.clear()
         self.staging.drop_unflushed()
 
@@ -122,7 +124,7 @@ class Ingest:
 
     def load(self, run_id: str) -> RunIndex:
         """Read what is stored of a run, for `learn`. Takes as long as reading it; any thread may do it."""
-        run = RunIndex(run_id)
+        run = RunIndex(run_id, losses=self._losses)
         for portion in self.staging.portions(self.staging.list(run_id)):
             for record in portion.records:
                 body = self.staging.read(record)
@@ -137,8 +139,8 @@ class Ingest:
         return run
 
     def learn(self, run: RunIndex) -> None:
-        """Put what `load` returned into the index, unless the run is known by now."""
-        if run.nodes and run.run_id not in self._runs:
+        """Put what `load` returned into the index, unless it is known by now or less is stored than then."""
+        if run.nodes and run.run_id not in self._runs and run.losses == self._losses:
             self._forget_the_idle()
             self._runs[run.run_id] = run
 
@@ -151,6 +153,8 @@ class Ingest:
             self.staging.close_segment(run_id)
             yield
         finally:
+            self._losses += 1
+            self._runs.pop(run_id, None)
             self._going.discard(run_id)
 
     def outstanding(self, run_id: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from swactor_diag.collector.ingest import Ingest, RefusedError
 from swactor_diag.collector.live import LiveFeeds
 from swactor_diag.collector.metrics import Metrics
 from swactor_diag.collector.node_limits import RateLimit
-from swactor_diag.collector.storage import Storage
+from swactor_diag.collector.storage import Storage, StorageError
 from swactor_diag.collector.trimming import Trimmer
 from swactor_diag.schema.submission import Outgoing
 
@@ -47,6 +47,7 @@ class Parts:
         self.metrics = Metrics()
         self._records_limit = RateLimit(config.node_records_per_s)
         self._bytes_limit = RateLimit(config.node_bytes_per_s)
+        self._loading: dict[str, asyncio.Task[StorageError | None]] = {}
         self._watch()
 
     def charge(self, record: Outgoing) -> None:
@@ -63,10 +64,28 @@ class Parts:
             raise RefusedError("too_fast", message, status=429, retry_after_s=wait_s)
 
     async def know(self, run_id: str) -> None:
-        """Have a run in the index before it is asked for, so that nobody else waits while it is read."""
-        ingest = self.ingest
-        if not ingest.is_known(run_id) and ingest.staging.has_run(run_id):
-            ingest.learn(await asyncio.to_thread(ingest.load, run_id))
+        """Have a run in the index before it is asked for, so that nobody else waits while it is read.
+
+        After a restart all nodes of a run come at once: it is read once for all of them.
+        """
+        if self.ingest.is_known(run_id) or not self.ingest.staging.has_run(run_id):
+            return
+        loading = self._loading.get(run_id)
+        if loading is None:
+            loading = asyncio.create_task(self._load(run_id), name=f"read run {run_id}")
+            self._loading[run_id] = loading
+            loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
+        # Who asked first may go away while others wait.
+        problem = await asyncio.shield(loading)
+        if problem is not None:
+            raise problem
+
+    async def _load(self, run_id: str) -> StorageError | None:
+        try:
+            self.ingest.learn(await asyncio.to_thread(self.ingest.load, run_id))
+        except StorageError as exc:
+            return exc
+        return None
 
     def _watch(self) -> None:
         metrics, trimmer, bodies = self.metrics, self.trimmer, self.bodies

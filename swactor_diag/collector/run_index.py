@@ -56,8 +56,10 @@ class _Node:
 class RunIndex:
     """What is stored of one run, and who was told what."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, *, losses: int = 0) -> None:
+        """Begin with nothing; ``losses`` is how often `Ingest` had lost something by then."""
         self.run_id = run_id
+        self.losses = losses
         self.nodes: dict[str, _Node] = {}
         self.hints = Hints()
         self.settled: list[Callable[[], None]] = []

@@ -82,6 +82,21 @@ def test_a_repeat_is_recognised_after_a_restart() -> None:
     assert len(stored(storage)) == 1
 
 
+def test_a_repeat_of_what_was_lost_while_a_run_was_read_is_stored() -> None:
+    """Reading takes long, and what was read may be trimmed, or cut off after a failed flush, meanwhile."""
+    storage = MemoryStorage()
+    Ingest(storage).accept(record("events", body=[1]), 1_000)
+    ingest = Ingest(storage)
+
+    read = ingest.load("run-1")
+    with ingest.closing("run-1"):
+        storage.delete(("run-1",))
+    ingest.learn(read)
+    ingest.accept(record("events", body=[1]), 2_000)
+
+    assert bodies(storage) == [b"[1]"]
+
+
 def test_another_body_under_a_stored_batch_id_is_refused() -> None:
     storage = MemoryStorage()
     ingest = Ingest(storage)
