@@ -52,6 +52,10 @@ class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bodies_bytes_max: Annotated[int, Meta(ge=1)] = 8 * BODY_BYTES_MAX
     """Of all bodies that are being received at one moment."""
     body_deadline_s: Seconds = 30.0
+    idle_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
+    """A connection on which no whole request comes for so long is closed."""
+    connections_max: Count = 8_192
+    """One more is closed at once."""
     node_records_per_s: Count = 0
     node_bytes_per_s: Count = 0
     finalize_wait_s: Seconds = 5.0

@@ -12,6 +12,7 @@ from swactor_diag.collector.bodies import Bodies
 from swactor_diag.collector.canonical import CanonicalBundles
 from swactor_diag.collector.commits import GroupCommit
 from swactor_diag.collector.config import CollectorConfig
+from swactor_diag.collector.connections import Connections
 from swactor_diag.collector.downloads import Downloads
 from swactor_diag.collector.ingest import Ingest, RefusedError
 from swactor_diag.collector.live import LiveFeeds
@@ -43,6 +44,7 @@ class Parts:
             self.ingest, canonical=self.canonical, downloads=self.downloads, config=config, clock=clock
         )
         self.bodies = Bodies(config)
+        self.connections = Connections(count_max=config.connections_max, idle_s=config.idle_s)
         self.feeds = LiveFeeds(capacity=config.stream_capacity)
         self.metrics = Metrics()
         self._records_limit = RateLimit(config.node_records_per_s)
@@ -91,6 +93,8 @@ class Parts:
         metrics, trimmer, bodies = self.metrics, self.trimmer, self.bodies
         metrics.watch("stored_bytes", "Bytes in the storage.", lambda: trimmer.stored_bytes)
         metrics.watch("trimmed_runs", "Runs removed since the start.", lambda: trimmer.trimmed)
+        metrics.watch("connections", "Connections that are open.", lambda: self.connections.count)
+        metrics.watch("connections_refused", "Too many at once.", lambda: self.connections.refused)
         metrics.watch("held_bytes", "Bytes of bodies on their way in.", lambda: bodies.held_bytes)
         metrics.watch("watchers", "Live streams that are open.", lambda: self.feeds.watchers)
         metrics.watch("set_aside", "Staged things of no use.", lambda: sum(self.downloads.set_aside.values()))

@@ -15,6 +15,7 @@ from aiohttp import web
 from swactor_diag.collector.access import Verdict
 from swactor_diag.collector.body_limits import BodyError
 from swactor_diag.collector.bundle import BundleError
+from swactor_diag.collector.connections import answering
 from swactor_diag.collector.downloads import RangeError
 from swactor_diag.collector.endpoints import ENDPOINTS, Endpoint, ErrorAnswer, HealthAnswer, Name
 from swactor_diag.collector.ingest import RefusedError, unnamed_batch_id
@@ -66,7 +67,7 @@ class Routes:
     def application(self) -> web.Application:
         """Return the application to serve."""
         # The size limit is enforced while reading (see ``bodies``), also for compressed bodies.
-        app = web.Application(middlewares=[self._errors_in_json], client_max_size=0)
+        app = web.Application(middlewares=[answering, self._errors_in_json], client_max_size=0)
         for endpoint in ENDPOINTS:
             app.router.add_route(endpoint.method, endpoint.path, self._guarded(endpoint))
         return app

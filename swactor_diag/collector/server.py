@@ -16,6 +16,7 @@ from aiohttp import web
 from swactor import SystemClock, SystemRandom
 from swactor.abc import Clock
 from swactor_diag.collector.config import CollectorConfig, ConfigError
+from swactor_diag.collector.connections import HTTP_LOG
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.parts import Parts
 from swactor_diag.collector.retention import Trim
@@ -23,6 +24,7 @@ from swactor_diag.collector.routes import Routes
 from swactor_diag.collector.storage import LocalStorage, Storage
 from swactor_diag.collector.udp_echo import UdpEcho
 
+_BACKLOG = 1024
 _SHUTDOWN_S = 5.0
 _LINGERING_S = 1.0  # how long a refused body is still read, so that its sender sees the answer
 
@@ -43,6 +45,7 @@ class CollectorServer:
             config, storage, clock=clock if clock is not None else SystemClock(), writer=writer
         )
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
         self._echo: UdpEcho | None = None
         self._trimming: asyncio.Task[None] | None = None
         self._url = ""
@@ -89,7 +92,9 @@ class CollectorServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=HTTP_LOG,
             auto_decompress=False,
+            keepalive_timeout=self._config.idle_s,
             lingering_time=_LINGERING_S,
             shutdown_timeout=_SHUTDOWN_S,
         )
@@ -114,8 +119,17 @@ class CollectorServer:
 
     async def _listen(self, runner: web.AppRunner) -> None:
         config = self._config
-        await web.TCPSite(runner, config.host, config.port, ssl_context=self._tls).start()
-        host, port = runner.addresses[0][:2]
+        http, connections = runner.server, self._parts.connections
+        assert http is not None  # noqa: S101 - the runner was set up
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: connections.guarded(http()),
+            config.host,
+            config.port,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else config.idle_s,
+            backlog=_BACKLOG,
+        )
+        host, port = self._listener.sockets[0].getsockname()[:2]
         scheme = "http" if self._tls is None else "https"
         self._url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         if config.udp_port is not None:
@@ -130,6 +144,9 @@ class CollectorServer:
         if self._echo is not None:
             self._echo.close()
             self._echo = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -1,0 +1,115 @@
+"""Below HTTP: how many connections there may be, and how long one may be open without a request.
+
+Owns: both limits, and that what is not HTTP leaves one line in the log and nothing of what was sent.
+Not here: requests (``routes``), bodies and their deadline (``bodies``).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+HTTP_LOG = logging.getLogger("swactor_diag.collector.http")
+"""What aiohttp writes to."""
+
+
+class Connections:
+    """The open connections of one collector; a ``count_max`` of 0 is no limit to their number."""
+
+    def __init__(self, *, count_max: int, idle_s: float) -> None:
+        self.count = 0
+        self.refused = 0
+        self.count_max = count_max
+        self.idle_s = idle_s
+
+    def guarded(self, http: asyncio.Protocol) -> asyncio.Protocol:
+        """Return what stands between one connection and ``http``, aiohttp's protocol."""
+        return _Connection(http, self)
+
+
+@web.middleware
+async def answering(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """While its request is answered a connection is not idle: handlers have deadlines of their own."""
+    connection = None if request.transport is None else request.transport.get_protocol()
+    if not isinstance(connection, _Connection):
+        return await handler(request)  # whoever asked has gone already
+    connection.stop_clock()
+    try:
+        return await handler(request)
+    finally:
+        connection.start_clock()
+
+
+class _Connection(asyncio.Protocol):
+    """Passes everything on, and ends a connection on which no whole request comes for too long."""
+
+    def __init__(self, http: asyncio.Protocol, connections: Connections) -> None:
+        self._http = http
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connections = self._connections
+        stream = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
+        if connections.count_max and connections.count >= connections.count_max:
+            connections.refused += 1
+            stream.abort()
+            return
+        connections.count += 1
+        self._transport = stream
+        self.start_clock()
+        self._http.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._transport is None else self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return  # it was one too many, and nobody has heard of it
+        self.stop_clock()
+        self._transport = None
+        self._connections.count -= 1
+        self._http.connection_lost(exc)
+
+    def start_clock(self) -> None:
+        """From now on the next request has to come in time."""
+        self.stop_clock()
+        if self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._connections.idle_s, self._transport.abort)
+
+    def stop_clock(self) -> None:
+        """There is a request."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class _WithoutContents(logging.Filter):
+    """aiohttp shows what it could not read as HTTP, in a traceback; there may be a token in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        problem = record.exc_info[1] if record.exc_info else None
+        if isinstance(problem, HttpProcessingError):
+            record.exc_info = None
+            record.msg = f"{record.msg}: not HTTP ({type(problem).__name__})"
+        return True
+
+
+HTTP_LOG.addFilter(_WithoutContents())
