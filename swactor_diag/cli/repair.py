@@ -21,7 +21,7 @@ from swactor_diag.collector.bundle import manifest_member
 from swactor_diag.collector.labels import label_order, read_role
 from swactor_diag.collector.repair import Salvage, repair_staging
 from swactor_diag.collector.run_facts import NodeFacts, manifest_node
-from swactor_diag.collector.staging import StagedRecord, Staging
+from swactor_diag.collector.staging import StagedRecord, Staging, read_json
 from swactor_diag.collector.storage import LocalStorage, StorageError
 from swactor_diag.postproc.archive import ArchiveReader
 from swactor_diag.schema.boot import SCHEMA_VERSION
@@ -180,7 +180,7 @@ def _facts_from_records(file: Path, check: ArchiveCheck) -> Iterator[NodeFacts]:
         label = path.partition("/")[0]
         if label in found or _RECORD.fullmatch(path) is None:
             continue
-        node_id, boot = _identity(msgspec.json.decode(data))
+        node_id, boot = _identity(read_json(data))
         if node_id is not None:
             found[label] = facts = NodeFacts(node_id, label=label)
             facts.role = read_role(boot)

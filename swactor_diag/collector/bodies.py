@@ -6,7 +6,7 @@ means (``ingest``).
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from aiohttp import web
 
@@ -38,7 +38,8 @@ class Bodies:
         deadline_s = self._config.body_deadline_s
         try:
             try:
-                async with asyncio.timeout(deadline_s):
+                # Most bodies came together with their headers: nothing has to be waited for.
+                async with nullcontext() if request.content.is_eof() else asyncio.timeout(deadline_s):
                     async for chunk in request.content.iter_any():
                         collector.add(chunk)
                         self._hold(collector.held_bytes - held)

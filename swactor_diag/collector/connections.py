@@ -6,7 +6,8 @@ Not here: requests (``routes``), bodies and their deadline (``bodies``).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from aiohttp import web
@@ -30,19 +31,19 @@ class Connections:
         return _Connection(http, self)
 
 
-@web.middleware
-async def answering(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """While its request is answered a connection is not idle: handlers have deadlines of their own."""
+@contextmanager
+def answering(request: web.Request) -> Iterator[None]:
+    """In this block the connection of ``request`` is not idle: handlers have deadlines of their own."""
     connection = None if request.transport is None else request.transport.get_protocol()
     if not isinstance(connection, _Connection):
-        return await handler(request)  # whoever asked has gone already
-    connection.stop_clock()
+        yield  # whoever asked has gone already
+        return
+    connection.is_answering = True
     try:
-        return await handler(request)
+        yield
     finally:
-        connection.start_clock()
+        connection.is_answering = False
+        connection.idle_since_s = asyncio.get_running_loop().time()
 
 
 class _Connection(asyncio.Protocol):
@@ -52,7 +53,9 @@ class _Connection(asyncio.Protocol):
         self._http = http
         self._connections = connections
         self._transport: asyncio.Transport | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_answering = False
+        self.idle_since_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connections = self._connections
@@ -63,7 +66,8 @@ class _Connection(asyncio.Protocol):
             return
         connections.count += 1
         self._transport = stream
-        self.start_clock()
+        self.idle_since_s = asyncio.get_running_loop().time()
+        self._look_again(connections.idle_s)
         self._http.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -82,23 +86,23 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return  # it was one too many, and nobody has heard of it
-        self.stop_clock()
+        if self._timer is not None:
+            self._timer.cancel()
         self._transport = None
         self._connections.count -= 1
         self._http.connection_lost(exc)
 
-    def start_clock(self) -> None:
-        """From now on the next request has to come in time."""
-        self.stop_clock()
-        if self._transport is not None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._connections.idle_s, self._transport.abort)
+    def _look_again(self, after_s: float) -> None:
+        # One timer that looks now and then costs a request less than one that it has to start anew.
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._look)
 
-    def stop_clock(self) -> None:
-        """There is a request."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _look(self) -> None:
+        idle_s = 0.0 if self.is_answering else asyncio.get_running_loop().time() - self.idle_since_s
+        left_s = self._connections.idle_s - idle_s
+        if left_s > 0:
+            self._look_again(left_s)
+        elif self._transport is not None:
+            self._transport.abort()
 
 
 class _WithoutContents(logging.Filter):

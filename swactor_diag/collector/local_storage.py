@@ -68,9 +68,8 @@ class LocalStorage:
 
     def append(self, path: StoragePath, data: bytes, *, at: int) -> None:
         """See `Storage.append`."""
-        target = self._root.joinpath(*checked_path(path))
-        with _storage_errors("write", target):
-            log = self._log(path, target, is_new=at == 0)
+        try:
+            log = self._log(path, is_new=at == 0)
             if self.flushes:
                 with self._lock:
                     self._unflushed.setdefault(path, log)
@@ -80,6 +79,8 @@ class LocalStorage:
                 if at == 0:
                     self.delete(path)
                 raise
+        except OSError as exc:
+            raise _named(exc, "write", self._root.joinpath(*path)) from exc
 
     def flush(self) -> None:
         """See `Storage.flush`."""
@@ -170,9 +171,10 @@ class LocalStorage:
         for path in list(self._logs):
             self._close(path)
 
-    def _log(self, path: StoragePath, target: Path, *, is_new: bool) -> "_Log":
+    def _log(self, path: StoragePath, *, is_new: bool) -> "_Log":
         log = None if is_new else self._logs.pop(path, None)
         if log is None:
+            target = self._root.joinpath(*checked_path(path))
             idle = [other for other in list(self._logs) if other not in self._unflushed]
             for other in idle[: max(0, len(idle) - LOGS_OPEN_MAX + 1)]:
                 self._close(other)
@@ -219,8 +221,12 @@ def _storage_errors(doing: str, target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        kind = StorageFullError if exc.errno in _FULL else StorageError
-        raise kind(f"cannot {doing} {target}: {exc.strerror or exc}") from exc
+        raise _named(exc, doing, target) from exc
+
+
+def _named(exc: OSError, doing: str, target: Path) -> StorageError:
+    kind = StorageFullError if exc.errno in _FULL else StorageError
+    return kind(f"cannot {doing} {target}: {exc.strerror or exc}")
 
 
 def _entry(item: os.DirEntry[str]) -> Entry:

@@ -4,6 +4,7 @@ Owns: names and meanings of the figures. They belong to one collector, not to th
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -41,6 +42,11 @@ class Metrics:
             registry=self._registry,
         )
 
+        # Finding the figure for a label takes longer than changing it; of these labels there are few.
+        self._records_of = cache(self._records.labels)
+        self._requests_of = cache(self._requests.labels)
+        self._seconds_of = cache(self._seconds.labels)
+
     def watch(self, name: str, what: str, read: Callable[[], float]) -> None:
         """Add a figure that is read when somebody asks."""
         gauge = Gauge(f"swactor_collector_{name}", what, registry=self._registry)
@@ -48,13 +54,13 @@ class Metrics:
 
     def stored(self, kind: str, n_bytes: int) -> None:
         """Count an acknowledged record."""
-        self._records.labels(kind).inc()
+        self._records_of(kind).inc()
         self._bytes.inc(n_bytes)
 
     def answered(self, endpoint: str, status: int, *, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(endpoint, str(status)).inc()
-        self._seconds.labels(endpoint).observe(seconds)
+        self._requests_of(endpoint, str(status)).inc()
+        self._seconds_of(endpoint).observe(seconds)
 
     def text(self) -> bytes:
         """Return everything as Prometheus reads it."""

@@ -67,7 +67,7 @@ class Routes:
     def application(self) -> web.Application:
         """Return the application to serve."""
         # The size limit is enforced while reading (see ``bodies``), also for compressed bodies.
-        app = web.Application(middlewares=[answering, self._errors_in_json], client_max_size=0)
+        app = web.Application(middlewares=[self._errors_in_json], client_max_size=0)
         for endpoint in ENDPOINTS:
             app.router.add_route(endpoint.method, endpoint.path, self._guarded(endpoint))
         return app
@@ -82,7 +82,8 @@ class Routes:
                     return _denied(verdict, endpoint)
             began_ns = parts.clock.monotonic_ns()
             try:
-                answer = await handler(request)
+                with answering(request):
+                    answer = await handler(request)
             except _EXPECTED as exc:
                 if isinstance(exc, StorageError):
                     self._storage_said = str(exc)

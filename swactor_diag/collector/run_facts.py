@@ -10,11 +10,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
 from msgspec import UNSET
 
 from swactor_diag.collector.labels import RoleFacts, assign_labels, label_order, read_role
-from swactor_diag.collector.staging import Listing, Portion, StagedRecord, Staging
+from swactor_diag.collector.staging import Listing, Portion, StagedRecord, Staging, read_json
 from swactor_diag.schema.boot import SCHEMA_VERSION
 from swactor_diag.schema.manifest import DropRow, Manifest, ManifestBoot, ManifestNode, SetAside, Silence
 from swactor_diag.schema.submission import RecordKind, split_batch_id
@@ -112,7 +111,7 @@ class RunFacts:
             if record.kind is RecordKind.SNAPSHOT:
                 last_snapshots[boot_id(record)] = record
             if body is not None and record.kind in _TELLING:
-                self._take_in(node, record, msgspec.json.decode(body))
+                self._take_in(node, record, read_json(body))
         for boot, record in last_snapshots.items():
             self._read_drops(node_id, boot, record)
         return node
@@ -147,7 +146,7 @@ class RunFacts:
         A later boot of the node repeats what an earlier one said, or found since: the greater count is right.
         """
         body = self._staging.read(record)
-        delivery = _dig(msgspec.json.decode(body), "body", "delivery") if isinstance(body, bytes) else None
+        delivery = _dig(read_json(body), "body", "delivery") if isinstance(body, bytes) else None
         if isinstance(delivery, dict):
             self._drops = self._drops or {}
             for row in _drop_rows(node_id, boot, delivery.get("drops")):

@@ -31,7 +31,9 @@ class SeenBatches:
 
     def get(self, batch_id: str) -> int | None:
         """Return the checksum that was noted under ``batch_id``, or None."""
-        boot, number = split_batch_id(batch_id) or ("", 0)
+        return self._get(batch_id, *(split_batch_id(batch_id) or ("", 0)))
+
+    def _get(self, batch_id: str, boot: str, number: int) -> int | None:
         row = self._by_boot.get(boot)
         if row is not None and 0 < number <= len(row) and row[number - 1]:
             return row[number - 1]
@@ -39,10 +41,10 @@ class SeenBatches:
 
     def add(self, batch_id: str, sum_of_body: int) -> bool:
         """Note a batch; return whether it is a new one. One that is known keeps its first checksum."""
-        if self.get(batch_id) is not None:
+        boot, number = split_batch_id(batch_id) or ("", 0)
+        if self._get(batch_id, boot, number) is not None:
             return False
         self._count += 1
-        boot, number = split_batch_id(batch_id) or ("", 0)
         row = self._by_boot.setdefault(boot, array("I")) if number else array("I")
         skipped = number - 1 - len(row)
         if not number or skipped > _NUMBERS_SKIPPED_MAX:

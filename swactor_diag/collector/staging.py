@@ -67,6 +67,14 @@ def check_json(body: bytes) -> None:
         raise ValueError(str(exc)) from exc
 
 
+def read_json(body: bytes) -> object:
+    """Return what a checked body says; None for what cannot be held, such as a number beyond all range."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
 class StagedRecord(msgspec.Struct, gc=False):
     """One stored record. ``recv_ms`` is None when nobody recorded it, ``checksum`` for a file of its own."""
 

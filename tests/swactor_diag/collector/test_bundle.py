@@ -151,6 +151,33 @@ def test_a_record_that_comes_after_the_finalize_is_in_the_next_bundle(staged: St
     assert [node["label"] for node in staged.manifest()["nodes"]] == ["orchestrator", "relay", "stage-2"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"role": "relay", "stage_index": 1e999}',
+        b'{"schema_version": ' + b"9" * 5_000 + b"}",
+        b'{"stage_index": 1180591620717411303424, "reason": 18446744073709551616}',
+        b'{"body": {"delivery": {"drops": [{"where": "x", "what": "y", "count": 1e400}]}}}',
+        b'{"body": {"delivery": {"drops": [{"where": "x", "what": "y", "count": 18446744073709551616}]}}}',
+        b"[" * 900 + b"]" * 900,
+        b'{"role": "\\u0000", "reason": "\\u0000"}',
+        b'{"role": "' + b"x" * 1_000_000 + b'"}',
+    ],
+    ids=lambda body: body[:40].decode(),
+)
+@pytest.mark.parametrize("kind", list(RecordKind))
+def test_no_record_keeps_its_run_from_its_bundle(staged: Staged, kind: RecordKind, body: bytes) -> None:
+    """What is JSON is stored as it is, whether or not a program can hold what it says."""
+    record = Outgoing(kind=kind, run_id="run-1", node_id="c3" * 32, batch_id=f"b1-{kind}-000009", body=body)
+    staged.ingest.accept(record, 5_000)
+
+    files = staged.files()
+
+    assert body in files.values()
+    listed = {file["batch_id"] for file in json.loads(files["run-1/MANIFEST.json"])["files"]}
+    assert record.batch_id in listed
+
+
 def test_two_lives_of_a_node_are_both_there(staged: Staged) -> None:
     staged.add("boot", 1, {"role": "stage", "stage_index": 2, "life": 2}, boot="b2")
     staged.add("events", 1, [{"n": 4}], boot="b2")
