@@ -142,6 +142,8 @@ class LocalStorage:
     def list(self, path: StoragePath = ()) -> tuple[Entry, ...]:
         """See `Storage.list`."""
         folder = self._root.joinpath(*checked_path(path))
+        if path and folder.is_symlink():
+            return ()  # links are named by the folder they are in, and never followed
         try:
             with os.scandir(folder) as found:
                 entries = [_entry(item) for item in found if not item.name.endswith(UNFINISHED)]
