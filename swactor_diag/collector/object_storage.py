@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import msgspec
 import obstore
@@ -32,9 +33,13 @@ from swactor_diag.collector.storage_seam import (
     checked_path,
 )
 
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
 PENDING_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for a flush; more is refused."""
 
+_PART_BYTES = 8 * 1024 * 1024
 _BLOCK_BYTES = 4 * 1024 * 1024
 _BLOCKS_MAX = 16
 _PIECES = "~"
@@ -47,6 +52,13 @@ class _Part(msgspec.Struct, frozen=True):
     key: str
     offset: int
     size: int
+    version: str
+    """Changes when somebody writes another object under the same key."""
+
+    @property
+    def stop(self) -> int:
+        """Where in the file what follows it begins."""
+        return self.offset + self.size
 
 
 class _Pending:
@@ -77,13 +89,16 @@ class ObjectStorage:
         self._pending: dict[StoragePath, _Pending] = {}
         self._sealing: builtins.list[StoragePath] = []
         self._parts: dict[StoragePath, tuple[_Part, ...]] = {}
-        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._blocks: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
 
     def write(self, path: StoragePath, pieces: bytes | Iterable[bytes]) -> None:
         """See `Storage.write`."""
         key = _key(path)
         with _storage_errors("write", key):
-            obstore.put(self._store, key, pieces if isinstance(pieces, bytes) else iter(pieces))
+            if isinstance(pieces, bytes):
+                obstore.put(self._store, key, pieces)
+            else:
+                self._write_pieces(key, pieces)
         self._forget(path)
 
     def append(self, path: StoragePath, data: bytes, *, at: int) -> None:
@@ -124,21 +139,12 @@ class ObjectStorage:
 
     def read(self, path: StoragePath, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""
-        for attempt in (1, 2):
-            parts = self._parts_of(path)
-            size = parts[-1].offset + parts[-1].size
-            stop = size if length is None else min(size, start + length)
-            try:
-                return b"".join(
-                    self._read_part(part, max(start, part.offset), min(stop, part.offset + part.size))
-                    for part in parts
-                    if part.offset < stop and start < part.offset + part.size
-                )
-            except StorageMissingError:
-                self._forget(path)  # its pieces were joined meanwhile
-                if attempt == 2:
-                    raise
-        raise StorageMissingError(f"no object {self.location(path)}")
+        stop = None if length is None else start + length
+        try:
+            return self._read(path, start, stop)
+        except StorageMissingError:
+            self._forget(path)  # its pieces were joined meanwhile
+            return self._read(path, start, stop)
 
     def stream(self, path: StoragePath, start: int, stop: int) -> Iterator[bytes]:
         """See `Storage.stream`. Objects that are streamed are never replaced, only removed."""
@@ -194,6 +200,22 @@ class ObjectStorage:
     def close(self) -> None:
         """See `Storage.close`."""
 
+    def _read(self, path: StoragePath, start: int, stop: int | None) -> bytes:
+        parts = self._parts_of(path, stop=stop)
+        stop = parts[-1].stop if stop is None else min(parts[-1].stop, stop)
+        return b"".join(
+            self._read_part(part, max(start, part.offset), min(stop, part.stop))
+            for part in parts
+            if part.offset < stop and start < part.stop
+        )
+
+    def _write_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
+        # `put` would ask for the pieces from inside of the library, where none can be read from this store.
+        writer = obstore.open_writer(self._store, key, buffer_size=_PART_BYTES, max_concurrency=2)
+        for piece in pieces:
+            writer.write(piece)
+        writer.close()  # what is not closed, because a piece could not be had, never becomes an object
+
     def _join(self, path: StoragePath) -> None:
         key = _key(path)
         pieces = self._pieces(key)
@@ -204,10 +226,14 @@ class ObjectStorage:
             obstore.delete(self._store, [part.key for part in pieces])
         self._forget(path)
 
-    def _parts_of(self, path: StoragePath) -> tuple[_Part, ...]:
+    def _parts_of(self, path: StoragePath, *, stop: int | None) -> tuple[_Part, ...]:
+        """Return the objects that make up a file, as they are known if they reach up to ``stop``.
+
+        Others write here as well: their logs grow, and whole files may be other ones by now.
+        """
         with self._lock:
             known = self._parts.get(path)
-        if known is not None:
+        if known is not None and stop is not None and known[-1].stop >= stop:
             return known
         found = self._find(path)
         if not found:
@@ -222,13 +248,13 @@ class ObjectStorage:
         """Return the objects that make up a file: the one of its name if there is one, else its pieces."""
         key = _key(path)
         with _storage_errors("find", key), suppress(NotFoundError, FileNotFoundError):
-            return (_Part(key, 0, obstore.head(self._store, key)["size"]),)
+            return (_part(obstore.head(self._store, key), 0),)
         return _row(self._pieces(key))
 
     def _pieces(self, key: str) -> builtins.list[_Part]:
         with _storage_errors("find", key):
             return [
-                _Part(meta["path"], int(meta["path"].rpartition("/")[2]), meta["size"])
+                _part(meta, int(meta["path"].rpartition("/")[2]))
                 for chunk in obstore.list(self._store, f"{key}{_PIECES}")
                 for meta in chunk
             ]
@@ -240,7 +266,7 @@ class ObjectStorage:
         return data[begin : begin + stop - start]
 
     def _block(self, part: _Part, number: int) -> bytes:
-        name = (part.key, number)
+        name = (part.key, part.version, number)
         with self._lock:
             known = self._blocks.get(name)
             if known is not None:
@@ -277,11 +303,16 @@ def _key(path: StoragePath) -> str:
     return "/".join(checked_path(path))
 
 
+def _part(meta: "ObjectMeta", offset: int) -> _Part:
+    version = meta.get("version") or meta.get("e_tag") or str(meta["last_modified"])
+    return _Part(meta["path"], offset, meta["size"], version)
+
+
 def _row(pieces: list[_Part]) -> tuple[_Part, ...]:
     """Return the pieces of a log in order, as far as there is no gap."""
     row: list[_Part] = []
     for part in sorted(pieces, key=lambda part: part.offset):
-        if part.offset != (row[-1].offset + row[-1].size if row else 0):
+        if part.offset != (row[-1].stop if row else 0):
             break
         row.append(part)
     return tuple(row)

@@ -87,11 +87,15 @@ class Processes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def collector(
-        self, *options: str, before: tuple[str, ...] = (), settings: tuple[str, ...] = (), **env: str
+        self,
+        *options: str,
+        before: tuple[str, ...] = (),
+        settings: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
     ) -> CollectorProcess:
         command = (*before, sys.executable, "-m", "swactor_diag.cli.main", "collector", *options)
         named = (word for setting in settings for word in ("--set", setting))
-        return CollectorProcess(self._start(*command, *named, **env))
+        return CollectorProcess(self._start(*command, *named, **(env or {})))
 
     def node(self, url: str, *, role: str, run: str = "run-1", **env: str) -> "subprocess.Popen[bytes]":
         told = {

@@ -1,4 +1,4 @@
-"""Several collectors on one object store, as processes, over a real S3 protocol: each knows what all have taken."""
+"""Several collectors on one object store, as processes, over a real S3 protocol: each has what all have."""
 
 import json
 import urllib.request
@@ -20,7 +20,8 @@ def store() -> Iterator[dict[str, str]]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/runs", method="PUT")).close()
+    send("POST", f"{url}/moto-api/reset")  # all servers of a process share what they store
+    send("PUT", f"{url}/runs")
     yield {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": "testing",
@@ -30,9 +31,13 @@ def store() -> Iterator[dict[str, str]]:
     server.stop()
 
 
+def send(method: str, url: str) -> None:
+    urllib.request.urlopen(urllib.request.Request(url, method=method)).close()
+
+
 def start(processes: Processes, store: dict[str, str]) -> CollectorProcess:
     return processes.collector(
-        "--port", "0", settings=("storage=s3://runs/diag", "finalize_wait_s=0"), **store
+        "--port", "0", settings=("storage=s3://runs/diag", "finalize_wait_s=0"), env=store
     )
 
 
@@ -77,18 +82,15 @@ def test_a_store_that_is_away_is_told_and_used_again_when_it_is_back(
 ) -> None:
     """Nothing is acknowledged that is not in the store."""
     collector = start(processes, store)
-    bucket = f"{store['AWS_ENDPOINT_URL']}/runs"
     assert collector.post("b1-boot-000001", b"{}") == 200
-    urllib.request.urlopen(
-        urllib.request.Request(f"{store['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")
-    )
+    send("POST", f"{store['AWS_ENDPOINT_URL']}/moto-api/reset")
 
     status, answer, headers = collector.ask(
         "POST", "/diag/events", b"[1]", x_run_id="run-1", x_node_id=NODES[0], x_batch_id="b1-events-000001"
     )
     assert (status, json.loads(answer)["code"]) == (503, "storage_failed")
     assert int(headers["Retry-After"]) >= 1
-    urllib.request.urlopen(urllib.request.Request(bucket, method="PUT")).close()
+    send("PUT", f"{store['AWS_ENDPOINT_URL']}/runs")
 
     until(
         lambda: collector.post("b1-events-000001", b"[1]", node=NODES[0]) == 200, "the bucket is there again"

@@ -106,6 +106,30 @@ def test_a_part_of_a_file_is_read_without_the_rest(storage: Storage) -> None:
     assert storage.read(("file",), 100, 5) == b""
 
 
+def test_a_file_may_be_made_from_another_one(storage: Storage) -> None:
+    """An archive is: its pieces are read while it is written, more of them than any buffer holds."""
+    whole = bytes(range(256)) * 80_000
+    storage.write(("from",), whole)
+
+    storage.write(("to",), storage.stream(("from",), 5, len(whole)))
+
+    assert storage.read(("to",)) == whole[5:]
+
+
+def test_a_file_whose_pieces_cannot_be_had_is_not_there(storage: Storage) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"x" * 10_000_000
+        raise StorageError("gone")
+
+    storage.write(("file",), b"old")
+    for name in ("file", "new"):
+        with pytest.raises(StorageError):
+            storage.write((name,), pieces())
+
+    assert storage.read(("file",)) == b"old"
+    assert [entry.name for entry in storage.list()] == ["file"]
+
+
 def test_a_log_grows_and_is_read_like_any_file(storage: Storage) -> None:
     log = ("run", "log")
     at = 0
@@ -172,6 +196,35 @@ def test_a_folder_goes_with_everything_in_it(storage: Storage) -> None:
     storage.append(("run", "log"), b"again", at=0)
     storage.flush()
     assert storage.read(("run", "log")) == b"again"
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_what_another_collector_has_written_since_is_read(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """Whatever one has read before: logs of others grow and become one object, whole files are replaced."""
+
+    def storage() -> Storage:
+        if kind == "local":
+            return LocalStorage(tmp_path / "root")
+        return ObjectStorage(f"{request.getfixturevalue('s3_url')}/{tmp_path.name}")
+
+    one, other = storage(), storage()
+    log, file = ("run", "log"), ("run", "file")
+    for at, piece in enumerate([b"abc", b"def", b"ghi"]):
+        one.append(log, piece, at=3 * at)
+        one.flush()
+        one.write(file, piece)
+
+        assert other.read(log) == b"abcdefghi"[: 3 * at + 3]
+        assert other.read(log, 1, 3 * at + 2) == b"bcdefghi"[: 3 * at + 2]
+        assert other.read(file) == piece
+        assert b"".join(other.stream(file, 0, 3)) == piece
+    one.seal(log)
+    one.flush()
+
+    assert other.read(log) == b"abcdefghi"
+    assert other.read(log, 2, 5) == b"cdefg"
 
 
 def test_several_collectors_write_to_one_store_and_any_builds_the_bundle(s3_url: str, tmp_path: Path) -> None:
