@@ -11,9 +11,9 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from swactor.addresses import is_loopback
 from swactor.relay._metrics import CONTENT_TYPE, metrics_text
 from swactor.relay._tap import Tap
-from swactor.relay.config import is_loopback
 from swactor.relay.protocol import authorized
 from swactor.relay.report import RelayReport
 

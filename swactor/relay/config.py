@@ -5,7 +5,6 @@ Not here: anything that listens (see ``server``).
 """
 
 import hashlib
-import ipaddress
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from swactor import NodeId, SwactorError, parse_node_id
+from swactor.addresses import is_loopback
 
 TOKEN_LENGTH_MIN = 8
 PORT_DEFAULT = 7843
@@ -177,16 +177,6 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
             raise RelayConfigError("advertised_url", "required when listening on every interface")
         if self.advertised_url is not None and not self.advertised_url.startswith(("http://", "https://")):
             raise RelayConfigError("advertised_url", "must start with http:// or https://")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host``, an address or a name, means this machine only. Names other than localhost do not."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def relay_node_id(advertised_url: str) -> NodeId:

@@ -9,7 +9,8 @@ and those that begin with ``#`` say nothing. A program that only reads, or only 
 import enum
 import hmac
 
-from swactor_diag.collector.config import CollectorConfig, ConfigError, needs_token
+from swactor.addresses import is_loopback
+from swactor_diag.collector.config import CollectorConfig, ConfigError
 
 TOKEN_LENGTH_MIN = 16
 
@@ -63,7 +64,7 @@ def load_access(config: CollectorConfig) -> Access:
     """
     file = config.token_file
     if file is None:
-        if needs_token(config.host):
+        if not is_loopback(config.host):
             raise ConfigError(f"{config.host} can be reached from other machines: give a token file")
         return Access({})
     try:

@@ -1,10 +1,9 @@
 """What a collector is told before it starts, and where it was told.
 
-Owns: the settings with their limits; putting flags, environment and a TOML file together; which addresses
-others can reach. Not here: command line options (``swactor_diag.cli``), tokens (``access``).
+Owns: the settings with their limits; putting flags, environment and a TOML file together.
+Not here: command line options (``swactor_diag.cli``), tokens (``access``).
 """
 
-import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,14 +107,6 @@ def shown(config: CollectorConfig) -> str:
         text = "" if value is None else msgspec.json.encode(value).decode()
         lines.append(f"# {name} =" if value is None else f"{name} = {text}")
     return "\n".join(lines)
-
-
-def needs_token(host: str) -> bool:
-    """Return whether others than this machine can reach ``host``."""
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
 
 
 def _read_file(file: Path) -> dict[str, object]:
