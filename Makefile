@@ -9,6 +9,7 @@
 #   make bench                         how fast, beside other libraries; BENCH="--help" says more
 #   make bench-process                 the same for child processes
 #   make bench-diag                    the same for the flight recorder
+#   make bench-collector               how fast the collector is, how many nodes it serves, how much memory it needs
 #   make soak                          kill a collector 200 times under load, and count what it lost
 #   make bench-relay                   what the relay's book-keeping costs, beside a bare forwarding loop
 #   make storm                         200 relay clients that come, double and vanish for ten minutes
@@ -25,7 +26,7 @@ PROMPT ?= What is an actor?
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check format lint types layers tests test-gemma sim docs schema bench bench-process \
-  bench-diag bench-relay bench-pipeline soak storm fuzz relay-exchange torture clean
+  bench-diag bench-collector bench-relay bench-pipeline soak storm fuzz relay-exchange torture clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -112,6 +113,9 @@ bench-process: $(VENV)/installed
 
 bench-diag: $(VENV)/installed-bench
 	@$(BIN)/python benches/diag.py $(BENCH)
+
+bench-collector: $(VENV)/installed
+	@$(BIN)/python -m benches.collector $(BENCH)
 
 soak: $(VENV)/installed-dev
 	@echo "== a collector is killed $(or $(SOAK_ROUNDS),200) times"
