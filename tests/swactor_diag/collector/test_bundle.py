@@ -179,6 +179,7 @@ def test_no_record_keeps_its_run_from_its_bundle(staged: Staged, kind: RecordKin
 
 
 def test_two_lives_of_a_node_are_both_there(staged: Staged) -> None:
+    """FC-047."""
     staged.add("boot", 1, {"role": "stage", "stage_index": 2, "life": 2}, boot="b2")
     staged.add("events", 1, [{"n": 4}], boot="b2")
     staged.add("events", 4, [{"n": 5}], boot="b2")

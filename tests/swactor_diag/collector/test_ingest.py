@@ -64,6 +64,7 @@ def test_the_answer_carries_the_three_times() -> None:
 
 
 def test_a_repeated_batch_is_a_success_and_changes_nothing() -> None:
+    """FC-046."""
     storage = MemoryStorage()
     ingest = Ingest(storage)
 
@@ -74,6 +75,7 @@ def test_a_repeated_batch_is_a_success_and_changes_nothing() -> None:
 
 
 def test_a_repeat_is_recognised_after_a_restart() -> None:
+    """FC-058."""
     storage = MemoryStorage()
     Ingest(storage).accept(record("events", body=[1]), 1_000)
 
@@ -123,6 +125,7 @@ def test_a_repeat_mends_what_was_damaged_from_outside() -> None:
 
 
 def test_a_second_life_of_a_node_overwrites_nothing() -> None:
+    """FC-047."""
     storage = MemoryStorage()
     for boot in ("boot1", "boot2"):
         ingest = Ingest(storage)
@@ -139,6 +142,7 @@ def test_a_second_life_of_a_node_overwrites_nothing() -> None:
 @pytest.mark.parametrize("bad", ["", ".", "..", "../x", "a/b", "a\0b", "a\r\nX: y", "x" * 129, "ä", "a b"])
 @pytest.mark.parametrize("field", ["run_id", "node_id", "batch_id"])
 def test_an_id_that_is_no_id_is_refused_and_creates_nothing(field: str, bad: str) -> None:
+    """FC-048."""
     storage = MemoryStorage()
     sound = record("events", body=[])
 

@@ -1,13 +1,20 @@
 """What goes is the oldest that nobody needs, and it is written down."""
 
 import asyncio
+import os
 from pathlib import Path
 
+import aiohttp
+
 from swactor.testing import ManualClock
+from swactor_diag.collector.bundle import build_bundle
 from swactor_diag.collector.config import CollectorConfig
+from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.parts import Parts
-from swactor_diag.collector.retention import StoredRun, decide
-from swactor_diag.collector.storage import MemoryStorage
+from swactor_diag.collector.retention import PINS_FOLDER, StoredRun, decide
+from swactor_diag.collector.server import CollectorServer
+from swactor_diag.collector.staging import Staging
+from swactor_diag.collector.storage import LocalStorage, MemoryStorage
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 DAY_MS = 86_400_000
@@ -78,6 +85,43 @@ async def test_trimming_deletes_and_writes_down_what_is_not_pinned(tmp_path: Pat
     assert collector.parts.trimmer.trims() == done
     assert [run.run_id for run in collector.parts.ingest.runs()] == ["newest", "oldest"]
     assert await collector.parts.trimmer.trim() == []
+
+
+async def test_of_three_runs_the_one_goes_that_is_neither_downloaded_nor_receiving(tmp_path: Path) -> None:
+    """FC-057."""
+    clock = ManualClock()
+    storage, size = LocalStorage(tmp_path), 16 * 1024 * 1024
+    for name, age_ms in (("oldest", 3 * 3_600_000), ("middle", 2 * 3_600_000), ("receiving", 1_000)):
+        record = Outgoing(
+            kind=RecordKind.EVENTS,
+            run_id=name,
+            node_id="n",
+            batch_id="b-events-1",
+            body=b'"%b"' % os.urandom(size // 2).hex().encode(),
+        )
+        Ingest(storage).accept(record, clock.wall_ms() - age_ms)
+        storage.write((PINS_FOLDER, name), b"")
+        os.utime(tmp_path / name / "@log" / "main-000001.seg", ((clock.wall_ms() - age_ms) / 1000,) * 2)
+    config = CollectorConfig(root=tmp_path, port=0, disk_bytes_max=5 * size // 2, trim_every_s=0.1)
+
+    async with (
+        CollectorServer(config, clock=clock) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"{server.url}/diag/bundle/oldest") as download,
+    ):
+        start = await download.content.read(10)
+        for name in ("oldest", "middle", "receiving"):
+            await session.delete(f"{server.url}/diag/runs/{name}/pin")
+        trims: list[dict[str, object]] = []
+        async with asyncio.timeout(30):
+            while not trims:
+                async with session.get(f"{server.url}/diag/trims") as answer:
+                    trims = await answer.json()
+        bundle = start + await download.read()
+
+    assert [(trim["run_id"], trim["finalized"]) for trim in trims] == [("middle", False)]
+    assert Staging(storage).run_ids() == ("oldest", "receiving")
+    assert bundle == build_bundle(storage, "oldest")
 
 
 async def test_a_plan_changes_nothing(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The collector as its clients meet it: over HTTP, on a real port."""
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
+import logging
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -145,6 +147,7 @@ async def test_a_compressed_body_is_stored_inflated(client: Client) -> None:
 
 
 async def test_the_largest_legal_body_passes_and_one_byte_more_does_not(client: Client) -> None:
+    """FC-049."""
     largest = b'"' + b"x" * (BODY_BYTES_MAX - 2) + b'"'
 
     assert (await client.post("events", largest))[0] == 200
@@ -154,6 +157,7 @@ async def test_the_largest_legal_body_passes_and_one_byte_more_does_not(client: 
 
 
 async def test_a_small_body_that_inflates_to_a_large_one_is_refused(client: Client) -> None:
+    """FC-049."""
     bomb = gzip.compress(bytes(100_000_000), compresslevel=1)
 
     status, answer = await client.post("events", bomb, Content_Encoding="gzip")
@@ -163,6 +167,7 @@ async def test_a_small_body_that_inflates_to_a_large_one_is_refused(client: Clie
 
 
 async def test_a_body_that_stalls_is_given_up_and_nobody_else_waits(tmp_path: Path) -> None:
+    """FC-050."""
     async with (
         CollectorServer(config(tmp_path, body_deadline_s=0.2)) as server,
         aiohttp.ClientSession() as session,
@@ -220,6 +225,7 @@ async def test_a_batch_id_with_another_body_is_a_conflict(client: Client) -> Non
     ],
 )
 async def test_a_get_that_leads_nowhere_is_answered_in_json(client: Client, path: str, status: int) -> None:
+    """FC-048."""
     answered, answer = await client.get(path)
 
     assert answered == status
@@ -282,6 +288,7 @@ async def test_more_records_after_the_finalize_are_in_the_next_bundle(client: Cl
 
 
 async def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
+    """FC-058."""
     async with aiohttp.ClientSession() as session:
         async with CollectorServer(config(tmp_path)) as server:
             client = Client(session, server.url)
@@ -309,6 +316,7 @@ async def test_the_list_of_runs_is_sorted_and_counts(client: Client) -> None:
 
 
 async def test_a_damaged_record_degrades_health_and_costs_only_itself(client: Client, tmp_path: Path) -> None:
+    """FC-044."""
     await client.post("boot", b'{"role": "relay"}', batch="b1-boot-1")
     await client.post("events", b"[1, 2, 3]", batch="b1-events-1")
     torn = tmp_path / "run-1" / "@log" / "main-000001.seg"
@@ -323,18 +331,45 @@ async def test_a_damaged_record_degrades_health_and_costs_only_itself(client: Cl
     assert (health["status"], health["files_set_aside"]) == ("degraded", 1)
 
 
-async def test_a_reader_that_goes_away_does_not_spoil_the_next_download(client: Client) -> None:
+async def test_a_reader_that_goes_away_spoils_no_later_download_and_leaves_nothing_open(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FC-051, of an archive that is being made and of one that is kept."""
     for number in range(20):
         await client.post("events", json.dumps([str(n * number) for n in range(20_000)]).encode())
-    for _ in range(5):
-        async with client.session.get(f"{client.url}/diag/bundle/run-1") as answer:
-            await answer.content.read(10)
-            answer.close()
+    for is_kept in (False, True):
+        if is_kept:
+            await client.post("finalize")
+        open_before = open_below(tmp_path)
+        for _ in range(20):
+            async with client.session.get(f"{client.url}/diag/bundle/run-1") as answer:
+                await answer.content.read(10)
+                answer.close()
 
-    status, bundle = await client.get("/diag/bundle/run-1")
+        status, bundle = await client.get("/diag/bundle/run-1")
 
-    assert status == 200
-    assert manifest(bundle)["nodes"][0]["event_batches"] == 20
+        assert status == 200
+        assert manifest(bundle)["nodes"][0]["event_batches"] == 20
+        async with asyncio.timeout(10):
+            while open_below(tmp_path) != open_before:
+                await client.get("/healthz")
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert unfinished_below(tmp_path) == []
+
+
+def unfinished_below(root: Path) -> list[Path]:
+    return list(root.rglob("*.part"))
+
+
+def open_below(root: Path) -> list[str]:
+    """Return the files below ``root`` that this process has open, and with it the collector."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = str(link.readlink())
+            if target.startswith(f"{root}/"):
+                found.append(target)
+    return sorted(found)
 
 
 async def test_health_says_that_all_is_well(client: Client) -> None:
