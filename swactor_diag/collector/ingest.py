@@ -28,6 +28,10 @@ RUNS_KNOWN_MAX = 1_000
 """Runs in the index; the one unused for longest is forgotten, and read again at need."""
 
 
+NODES_MAX = 100_000
+"""Nodes of one run. Each costs a collector 2 KB of memory, and a sender may make up any number of them."""
+
+
 class RefusedError(Exception):
     """The record is not accepted, and nothing was stored.
 
@@ -46,10 +50,16 @@ class Ingest:
     """Accepts the records of many runs into one storage."""
 
     def __init__(
-        self, storage: Storage, *, writer: str = "main", live_window_ms: int = LIVE_WINDOW_MS
+        self,
+        storage: Storage,
+        *,
+        writer: str = "main",
+        live_window_ms: int = LIVE_WINDOW_MS,
+        nodes_max: int = NODES_MAX,
     ) -> None:
         self.staging = Staging(storage, writer=writer)
         self._live_window_ms = live_window_ms
+        self._nodes_max = nodes_max
         self._runs: dict[str, RunIndex] = {}
         self._going: set[str] = set()
         self._losses = 0  # how often something went from the storage: an index from before is wrong
@@ -62,7 +72,8 @@ class Ingest:
         (see `when_settled`).
 
         Raises:
-            RefusedError: the ids are not ids, the body is not JSON, or the batch id is that of another body.
+            RefusedError: the ids are not ids, the body is not JSON, the batch id is that of another body, or
+                it would be one node too many.
             StorageError: it could not be stored; sending it again later may help.
         """
         _check_ids(record)
@@ -91,6 +102,9 @@ class Ingest:
     def _store(self, run: RunIndex, record: Outgoing, recv_ms: int) -> None:
         known = run.known(record)
         if known is None:
+            if record.node_id not in run.nodes and len(run.nodes) >= self._nodes_max:
+                message = f"run {record.run_id} has {self._nodes_max} nodes already"
+                raise RefusedError("too_many_nodes", message, status=422)
             self.staging.append(record, recv_ms=recv_ms)
             self._runs[record.run_id] = run
             run.add(

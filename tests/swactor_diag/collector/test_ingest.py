@@ -177,6 +177,20 @@ def test_a_sender_without_batch_ids_is_recognised_by_its_bytes() -> None:
     assert unnamed_batch_id(b"[1]") != unnamed_batch_id(b"[2]")
 
 
+def test_whoever_makes_up_nodes_gets_no_more_than_a_run_may_have() -> None:
+    storage = MemoryStorage()
+    ingest = Ingest(storage, nodes_max=2)
+    for node in (NODE, OTHER):
+        ingest.accept(record("boot", node=node), 1_000)
+
+    with pytest.raises(RefusedError) as caught:
+        ingest.accept(record("boot", node="c3" * 32), 1_000)
+    ingest.accept(record("events", node=OTHER, body=[]), 1_000)
+
+    assert (caught.value.code, caught.value.status) == ("too_many_nodes", 422)
+    assert len(stored(storage)) == 3
+
+
 def test_a_run_called_like_a_folder_of_the_collector_collides_with_nothing() -> None:
     ingest = Ingest(MemoryStorage())
 
