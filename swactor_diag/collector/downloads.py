@@ -7,6 +7,7 @@ current, else staging itself. Not here: making archives (``bundle``), keeping th
 import asyncio
 import logging
 from collections.abc import Iterator
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -35,6 +36,7 @@ class Downloads:
         self._staging = staging
         self._canonical = canonical
         self._serving: dict[str, int] = {}
+        self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.set_aside: dict[str, int] = {}
         """Staged things that could not be used, as the last look at a run found; those with any."""
 
@@ -65,7 +67,7 @@ class Downloads:
             return web.Response(status=304, headers={"ETag": etag})
         kept = await asyncio.to_thread(self._canonical.find, run_id, state=listing.state)
         if kept is None:
-            bundle = await asyncio.to_thread(Bundle, self._staging, run_id)
+            bundle = await self._made(run_id)
             self._note(run_id, bundle.unusable)
             # Records may have come since the listing; what is sent is what the bundle saw.
             etag = f'"{_FORMAT}-{bundle.state[:40]}"'
@@ -75,6 +77,12 @@ class Downloads:
             return await self._send(request, run_id, bundle.stream(), etag=etag, status=200, headers={})
         self._note(run_id, kept.set_aside)
         return await self._send_kept(request, run_id, kept, etag=etag)
+
+    async def _made(self, run_id: str) -> Bundle:
+        # One after the other: what the first one finds out of the records, the next ones need not read.
+        lock = self._making.setdefault(run_id, asyncio.Lock())
+        async with lock:
+            return await asyncio.to_thread(Bundle, self._staging, run_id)
 
     def _note(self, run_id: str, set_aside: int) -> None:
         self.set_aside.pop(run_id, None)

@@ -73,7 +73,9 @@ class RunIndex:
         self, node_id: str, kind: RecordKind, batch_id: str, *, recv_ms: int | None, sum_of_body: int
     ) -> None:
         """Note a stored record; one that is known already changes nothing."""
-        node = self.nodes.setdefault(node_id, _Node())
+        node = self.nodes.get(node_id)
+        if node is None:
+            node = self.nodes[node_id] = _Node()
         if node.seen[kind].add(batch_id, sum_of_body) and recv_ms is not None:
             node.touch(recv_ms)
 
