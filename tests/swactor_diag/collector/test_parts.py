@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,8 @@ from swactor.testing import ManualClock
 from swactor_diag.collector.commits import GroupCommit
 from swactor_diag.collector.config import CollectorConfig
 from swactor_diag.collector.parts import Parts
-from swactor_diag.collector.storage import Entry, MemoryStorage, StorageError, StoragePath
+from swactor_diag.collector.staging import Staging
+from swactor_diag.collector.storage import Entry, LocalStorage, MemoryStorage, StorageError, StoragePath
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 
@@ -95,3 +97,67 @@ async def test_a_disk_that_can_neither_flush_nor_cut_keeps_nobody_waiting() -> N
     for _ in range(2):
         with pytest.raises(StorageError):
             await asyncio.wait_for(commit.flushed(), 10)
+
+
+async def test_who_comes_while_a_flush_runs_shares_the_next_one() -> None:
+    running, go = threading.Event(), threading.Event()
+    flushes: list[int] = []
+
+    def flush() -> None:
+        flushes.append(len(flushes))
+        running.set()
+        go.wait(10)
+
+    commit = GroupCommit(flush, lambda: None)
+    first = asyncio.create_task(commit.flushed())
+    await asyncio.to_thread(running.wait, 10)
+    others = [asyncio.create_task(commit.flushed()) for _ in range(100)]
+    await asyncio.sleep(0)
+    assert not first.done()
+
+    go.set()
+    await asyncio.gather(first, *others)
+
+    assert len(flushes) == 2
+
+
+async def test_what_a_failed_flush_did_not_keep_is_stored_when_it_is_sent_again(tmp_path: Path) -> None:
+    """FC-043, with ``--fsync``: nobody was told that it is stored, and then it is there once."""
+
+    class FailsOnce(LocalStorage):
+        fails = False
+
+        def flush(self) -> None:
+            if self.fails:
+                self.fails = False
+                raise StorageError("input/output error")
+            super().flush()
+
+    storage = FailsOnce(tmp_path, fsync=True)
+    found = Parts(CollectorConfig(fsync=True), storage, clock=ManualClock(), writer="main")
+
+    async def send(number: int) -> None:
+        body = b"[%d]" % number
+        batch = f"b-events-{number}"
+        found.ingest.accept(
+            Outgoing(kind=RecordKind.EVENTS, run_id="run", node_id="n", batch_id=batch, body=body), number
+        )
+        await found.commit.flushed()
+
+    await send(1)
+    storage.fails = True
+    results = await asyncio.gather(*(send(number) for number in (2, 3, 4)), return_exceptions=True)
+    assert {type(result) for result in results} == {StorageError}
+    assert stored(tmp_path) == ["b-events-1"]
+    for number in (4, 3, 2, 1):
+        await send(number)
+
+    assert sorted(stored(tmp_path)) == [f"b-events-{number}" for number in (1, 2, 3, 4)]
+
+
+def stored(root: Path) -> list[str]:
+    """What a collector that has just been started finds there."""
+    staging = Staging(LocalStorage(root))
+    portions = list(staging.portions(staging.list("run")))
+    assert not any(portion.set_aside for portion in portions)
+    return [record.batch_id for portion in portions for record in portion.records]

@@ -234,6 +234,9 @@ async def test_datagrams_come_back(tmp_path: Path) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.setblocking(False)
             loop = asyncio.get_running_loop()
+            await loop.sock_sendto(
+                asking, b"x" * 1_501, ("127.0.0.1", server.udp_port)
+            )  # too long for an echo
             await loop.sock_sendto(asking, b"PROBE", ("127.0.0.1", server.udp_port))
             assert await asyncio.wait_for(loop.sock_recv(asking, 100), 10) == b"PROBE"
 
