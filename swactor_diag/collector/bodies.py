@@ -5,8 +5,6 @@ means (``ingest``).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
 
 from aiohttp import web
 
@@ -22,9 +20,8 @@ class Bodies:
         self.held_bytes = 0
         """What all of them take in memory now."""
 
-    @asynccontextmanager
-    async def received(self, request: web.Request) -> AsyncIterator[bytes]:
-        """Read the body of ``request``; it counts as held until the end of the block.
+    async def receive(self, request: web.Request) -> bytes:
+        """Return the body of ``request``, which counts as held until `release`.
 
         Raises:
             BodyError: 408 too slow, 413 too large, 415 or 400 not what its encoding says, 503 no room now.
@@ -34,26 +31,37 @@ class Bodies:
             encoding=request.headers.get("Content-Encoding", ""),
             length=request.content_length,
         )
-        held = 0
+        try:
+            await self._read(request, collector)
+            return collector.finish()
+        except BaseException:
+            self.held_bytes -= collector.held_bytes
+            raise
+
+    def release(self, body: bytes) -> None:
+        """Count a body no longer."""
+        self.held_bytes -= len(body)
+
+    async def _read(self, request: web.Request, collector: BodyCollector) -> None:
         deadline_s = self._config.body_deadline_s
         try:
-            try:
-                # Most bodies came together with their headers: nothing has to be waited for.
-                async with nullcontext() if request.content.is_eof() else asyncio.timeout(deadline_s):
-                    async for chunk in request.content.iter_any():
-                        collector.add(chunk)
-                        self._hold(collector.held_bytes - held)
-                        held = collector.held_bytes
-            except TimeoutError as exc:
-                message = f"the body did not arrive within {deadline_s:g} s"
-                raise BodyError(408, code="body_timeout", message=message) from exc
-            except (web.RequestPayloadError, ConnectionError) as exc:
-                raise BodyError(400, code="body_incomplete", message="the body ended early") from exc
-            yield collector.finish()
-        finally:
-            self.held_bytes -= held
+            if request.content.is_eof():  # most bodies come together with their headers
+                self._take(request.content.read_nowait(), collector)
+                return
+            async with asyncio.timeout(deadline_s):
+                async for chunk in request.content.iter_any():
+                    self._take(chunk, collector)
+        except TimeoutError as exc:
+            message = f"the body did not arrive within {deadline_s:g} s"
+            raise BodyError(408, code="body_timeout", message=message) from exc
+        except (web.RequestPayloadError, ConnectionError) as exc:
+            raise BodyError(400, code="body_incomplete", message="the body ended early") from exc
 
-    def _hold(self, n_bytes: int) -> None:
-        if self.held_bytes + n_bytes > self._config.bodies_bytes_max:
+    def _take(self, chunk: bytes, collector: BodyCollector) -> None:
+        before = collector.held_bytes
+        try:
+            collector.add(chunk)
+        finally:
+            self.held_bytes += collector.held_bytes - before
+        if self.held_bytes > self._config.bodies_bytes_max:
             raise BodyError(503, code="busy", message="too many bodies at once", retry_after_s=1)
-        self.held_bytes += n_bytes

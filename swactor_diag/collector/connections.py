@@ -6,8 +6,6 @@ Not here: requests (``routes``), bodies and their deadline (``bodies``).
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import cast
 
 from aiohttp import web
@@ -31,19 +29,23 @@ class Connections:
         return _Connection(http, self)
 
 
-@contextmanager
-def answering(request: web.Request) -> Iterator[None]:
-    """In this block the connection of ``request`` is not idle: handlers have deadlines of their own."""
-    connection = None if request.transport is None else request.transport.get_protocol()
-    if not isinstance(connection, _Connection):
-        yield  # whoever asked has gone already
-        return
-    connection.is_answering = True
-    try:
-        yield
-    finally:
-        connection.is_answering = False
-        connection.idle_since_s = asyncio.get_running_loop().time()
+class Answering:
+    """A block in which the connection of ``request`` is not idle: handlers have deadlines of their own."""
+
+    def __init__(self, request: web.Request) -> None:
+        protocol = None if request.transport is None else request.transport.get_protocol()
+        self._connection = protocol if isinstance(protocol, _Connection) else None  # else it has gone already
+
+    def __enter__(self) -> None:
+        """Begin to answer."""
+        if self._connection is not None:
+            self._connection.is_answering = True
+
+    def __exit__(self, *_: object) -> None:
+        """From now on the next request has to come in time."""
+        if self._connection is not None:
+            self._connection.is_answering = False
+            self._connection.idle_since_s = asyncio.get_running_loop().time()
 
 
 class _Connection(asyncio.Protocol):

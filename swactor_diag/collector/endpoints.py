@@ -64,16 +64,18 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 _READ = (401, 403)
 
+SUBMIT = Endpoint(
+    name=Name.SUBMIT,
+    method="POST",
+    path="/diag/{kind}",
+    summary="Store one record: boot, events, snapshot or finalize.",
+    right=Right.INGEST,
+    answer=SubmitAnswer,
+    errors=(400, 401, 403, 404, 408, 413, 415, 422, 429, 503, 507),
+)
+
 ENDPOINTS = (
-    Endpoint(
-        name=Name.SUBMIT,
-        method="POST",
-        path="/diag/{kind}",
-        summary="Store one record: boot, events, snapshot or finalize.",
-        right=Right.INGEST,
-        answer=SubmitAnswer,
-        errors=(400, 401, 403, 404, 408, 413, 415, 422, 429, 503, 507),
-    ),
+    SUBMIT,
     Endpoint(
         name=Name.BUNDLE,
         method="GET",

@@ -15,9 +15,9 @@ from aiohttp import web
 from swactor_diag.collector.access import Verdict
 from swactor_diag.collector.body_limits import BodyError
 from swactor_diag.collector.bundle import BundleError
-from swactor_diag.collector.connections import answering
+from swactor_diag.collector.connections import Answering
 from swactor_diag.collector.downloads import RangeError
-from swactor_diag.collector.endpoints import ENDPOINTS, Endpoint, ErrorAnswer, HealthAnswer, Name
+from swactor_diag.collector.endpoints import ENDPOINTS, SUBMIT, Endpoint, ErrorAnswer, HealthAnswer, Name
 from swactor_diag.collector.ingest import RefusedError, unnamed_batch_id
 from swactor_diag.collector.metrics import CONTENT_TYPE
 from swactor_diag.collector.openapi import describe
@@ -68,6 +68,8 @@ class Routes:
         """Return the application to serve."""
         # The size limit is enforced while reading (see ``bodies``), also for compressed bodies.
         app = web.Application(middlewares=[self._errors_in_json], client_max_size=0)
+        for kind in RecordKind:  # a path without a variable is found more quickly
+            app.router.add_route(SUBMIT.method, f"/diag/{kind}", self._guarded(SUBMIT))
         for endpoint in ENDPOINTS:
             app.router.add_route(endpoint.method, endpoint.path, self._guarded(endpoint))
         return app
@@ -82,7 +84,7 @@ class Routes:
                     return _denied(verdict, endpoint)
             began_ns = parts.clock.monotonic_ns()
             try:
-                with answering(request):
+                with Answering(request):
                     answer = await handler(request)
             except _EXPECTED as exc:
                 if isinstance(exc, StorageError):
@@ -107,11 +109,12 @@ class Routes:
     async def _submit(self, request: web.Request) -> web.StreamResponse:
         parts, recv_ms = self._parts, self._parts.clock.wall_ms()
         try:
-            kind = RecordKind(request.match_info["kind"])
+            kind = RecordKind(request.path.rpartition("/")[2])
         except ValueError:
             return _error(404, code="unknown_kind", message="kind is boot, events, snapshot or finalize")
         run_id, node_id = (_id(request.headers.get(f"x-{what}-id", ""), what) for what in ("run", "node"))
-        async with parts.bodies.received(request) as body:
+        body = await parts.bodies.receive(request)
+        try:
             record = Outgoing(
                 kind=kind,
                 run_id=run_id,
@@ -121,6 +124,8 @@ class Routes:
             )
             answer = await self._accept(record, recv_ms, send_ms=_send_ms(request))
             path = await self._finish(run_id) if kind is RecordKind.FINALIZE else None
+        finally:
+            parts.bodies.release(body)
         sent_ms = max(parts.clock.wall_ms(), recv_ms)
         return _json(_encode_answer(answer, send_ms=sent_ms, bundle_path=path))
 
