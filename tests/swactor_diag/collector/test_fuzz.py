@@ -163,7 +163,11 @@ TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_charac
 NAME = FEW | ID | HOSTILE | TEXT
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=10,
 ).map(lambda value: json.dumps(value).encode())
