@@ -7,10 +7,11 @@ in the cluster (`swactor.cluster`).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
+from examples.pipeline_inference import worker_protocol as pipe  # what goes to the worker and comes from it
 from examples.pipeline_inference.events import worker_not_ready, worker_ready
 from examples.pipeline_inference.faults import Fault
 from examples.pipeline_inference.frames import FrameError, FrameReader
@@ -24,21 +25,6 @@ from examples.pipeline_inference.messages import (
     StageFailed,
     StartRequest,
     Token,
-)
-from examples.pipeline_inference.worker_protocol import (
-    Begin,
-    Computed,
-    Extend,
-    Forget,
-    Forward,
-    Loading,
-    Ready,
-    Refused,
-    Result,
-    Sampled,
-    Work,
-    decode_result,
-    framed,
 )
 from swactor import Actor, ActorRef, Context, SwactorError
 from swactor.cluster import Cluster
@@ -116,8 +102,10 @@ class Stage(Actor[StageMessage]):
     and go with it.
 
     It fails with its worker: every request that the worker knew is lost with it. The orchestrator is told at
-    once; then the supervisor starts a new life at the same address, with a new worker. What arrives meanwhile
-    waits in the mailbox.
+    once; then the supervisor makes a new `Stage`, with a new worker, behind the same reference: a new life.
+    What arrives meanwhile waits in the mailbox, which both lives share.
+
+    The node tells it `Shutdown` when it is asked to end. ``say`` hears how far the worker has loaded.
     """
 
     def __init__(
@@ -140,12 +128,12 @@ class Stage(Actor[StageMessage]):
         self._fault = fault
         self._worker: ActorRef[ProcessCommand] | None = None
         self._frames = FrameReader()
-        self._ready: Ready | None = None
+        self._said_ready: pipe.Ready | None = None
         self._failure: str | None = None
         self._stopping = False
 
     def on_start(self, ctx: Context[StageMessage]) -> None:
-        """Start the worker; everything about it arrives as messages."""
+        """Start the worker, unless a drill forbids it; everything about it arrives as messages."""
         if self._fault is not Fault.NEVER_SPAWNED:
             self._worker = spawn_process(ctx, self._spec, spawner=self._spawner)
 
@@ -159,25 +147,28 @@ class Stage(Actor[StageMessage]):
                     self._worker_ended(ctx, message)
             case SpawnFailed():
                 self._worker = None
-                self._give_up(f"worker {message.describe()}")
+                if self._stopping:
+                    ctx.stop()
+                else:
+                    self._give_up(f"worker {message.describe()}")
             case ProcessChunk(process=process, data=data):
                 if process == self._worker:  # a former life's worker may still be heard
                     self._worker_wrote(data)
             case ProcessOutput():
-                pass  # stderr is for people: its last lines are in the exit that is forwarded
+                pass  # stderr, line by line, is for people: its last lines are in the exit that is forwarded
             case ProcessReady(after_ms=after_ms):
                 self._worker_is_ready(ctx, after_ms)
             case ProcessReadyOverdue(after_ms=after_ms):
                 ctx.emit(worker_not_ready(self._place.name, after_ms=after_ms))
                 self._give_up(f"worker runs, but was not ready within {after_ms / 1000:.0f} s")
             case StartRequest(request_id, prompt, sampling):
-                self._work_on(Begin(request_id, prompt, sampling))
+                self._work_on(pipe.Begin(request_id, prompt, sampling))
             case NextToken(request_id, token):
-                self._work_on(Extend(request_id, token))
+                self._work_on(pipe.Extend(request_id, token))
             case Activation(request_id, position, rows, more, sampling):
-                self._work_on(Forward(request_id, position, rows, more, sampling))
+                self._work_on(pipe.Forward(request_id, position, rows, more, sampling))
             case EndRequest(request_id):
-                self._work_on(Forget(request_id))
+                self._work_on(pipe.Forget(request_id))
             case Join():
                 self._join(ctx)
             case Shutdown():
@@ -185,37 +176,40 @@ class Stage(Actor[StageMessage]):
 
     # -- serving --------------------------------------------------------------------------------------------
 
-    def _work_on(self, work: Work) -> None:
+    def _work_on(self, work: pipe.Work) -> None:
         """Give it to the worker; one that is still loading finds it in its pipe when it is done."""
         if self._worker is not None:
-            self._worker.tell(WriteStdin(framed(work)))
+            self._worker.tell(WriteStdin(pipe.framed(work)))
 
     def _worker_wrote(self, data: bytes) -> None:
         try:
             for body in self._frames.feed(data):
-                self._worker_said(decode_result(body))
+                self._worker_said(pipe.decode_result(body))
         except (FrameError, msgspec.DecodeError) as error:
             self._give_up(f"worker said something that is no result: {error}")
 
-    def _worker_said(self, result: Result) -> None:
+    def _worker_said(self, result: pipe.Result) -> None:
         match result:
-            case Loading(loaded, layers):
+            case pipe.Loading(loaded, layers):
                 self._say(StageLoading(self._place.name, loaded, layers))
-            case Ready() if self._worker is not None:
-                self._ready = result
-                self._worker.tell(MarkReady())  # answers with ProcessReady, which knows how long it took
-            case Computed(request_id, position, rows, more, sampling):
+            case pipe.Ready():
+                self._said_ready = result
+                if self._worker is not None:
+                    self._worker.tell(MarkReady())  # answers with ProcessReady, which knows how long it took
+            case pipe.Computed(request_id, position, rows, more, sampling):
                 self._pass_on(Activation(request_id, position, rows, more, sampling))
-            case Sampled(request_id, token, piece, final):
+            case pipe.Sampled(request_id, token, piece, final):
                 self._pass_on(Token(request_id, token, piece, final))
-            case Refused(request_id, why) if request_id is not None:
+            case pipe.Refused(request_id, why) if request_id is not None:
                 self._tell_orchestrator(RequestRefused(request_id, self._place.name, why))
-            case Refused(why=why):
+            case pipe.Refused(why=why):
                 self._give_up(f"worker refused its work: {why}")
+            case _:
+                assert_never(result)
 
     def _worker_is_ready(self, ctx: Context[StageMessage], after_ms: int) -> None:
-        if self._ready is not None:
-            ready = self._ready
+        ready = self._said_ready
+        if ready is not None:
             ctx.emit(
                 worker_ready(
                     self._place.name,
@@ -252,7 +246,11 @@ class Stage(Actor[StageMessage]):
     # -- the end --------------------------------------------------------------------------------------------
 
     def _give_up(self, why: str) -> None:
-        """Say why, stop the worker, and fail once it has ended. Only the first reason is news."""
+        """Say why, stop the worker, and fail once it has ended. Only the first reason is news.
+
+        Raises:
+            WorkerLostError: there is no worker that would have to end first.
+        """
         if self._failure is not None:
             return
         self._failure = why

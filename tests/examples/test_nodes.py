@@ -470,6 +470,23 @@ async def test_a_worker_that_dies_twice_and_then_lives_costs_nothing_but_time() 
     assert await Pipeline({1: next_life}).run("Who are you?")
 
 
+async def test_a_stage_that_is_to_stop_while_its_worker_is_refused_does_not_start_again() -> None:
+    starts = 0
+
+    def refused_at_the_end(spec: ProcessSpec) -> Script | Refusal:
+        nonlocal starts
+        starts += 1
+        if starts == 1:
+            return dies_at_once(spec)
+        for stop in pipeline.stops:
+            stop()
+        return refused_by_the_system(spec)
+
+    pipeline = Pipeline({1: refused_at_the_end})
+    assert not await pipeline.run("Hello.")
+    assert (starts, pipeline.stage_ends) == (2, {0: None, 1: None, 2: None})
+
+
 async def test_a_stage_that_never_asks_for_its_worker_is_missed_and_stops_when_asked() -> None:
     pipeline = Pipeline(fault=(2, Fault.NEVER_SPAWNED))
     assert not await pipeline.run("Hello.")
