@@ -16,19 +16,25 @@ class CutOff:
     """The tunnel of one node, as far as it excuses the silence of others."""
 
     def __init__(self) -> None:
-        self._since_ns: int | None = None
+        self._is_down = False
+        self._since_ns = 0
         self._until_ns = 0
         self._direct: frozenset[NodeId] = frozenset()
 
     def look(self, *, is_down: bool, direct: frozenset[NodeId], now_ns: int) -> None:
-        """Take note of the tunnel's state, and of who is reached ``direct``, without it."""
+        """Take note of the tunnel's state, and of who is reached ``direct``, without it.
+
+        An outage goes on over any return that was shorter than the others had to come back: a tunnel that
+        flaps is one outage, with one patience.
+        """
         self._direct = direct
-        if is_down:
-            self._since_ns = now_ns if self._since_ns is None else self._since_ns
+        if is_down and not self._is_down:
+            if now_ns >= self._until_ns:
+                self._since_ns = now_ns
             self._until_ns = self._since_ns + PATIENCE_NS
-        elif self._since_ns is not None:
-            outage_ns, self._since_ns = now_ns - self._since_ns, None
-            self._until_ns = now_ns + min(outage_ns, RETURN_NS_MAX)
+        elif self._is_down and not is_down:
+            self._until_ns = now_ns + min(now_ns - self._since_ns, RETURN_NS_MAX)
+        self._is_down = is_down
 
     def excuses(self, peer: NodeId, now_ns: int) -> bool:
         """Whether the silence of ``peer`` says nothing about it."""

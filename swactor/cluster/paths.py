@@ -1,7 +1,8 @@
 """The actor that looks at the transport once a second and reports what has changed.
 
-Owns: telling membership when this node moved and while its tunnel is down; events about the tunnel, the home
-relay and the paths to peers, unless the transport reports them itself (`TransportFacts.reports_changes`).
+Owns: telling membership when this node moved, if its tunnel is down and who is reached without it; events
+about the tunnel, the home relay and the paths to peers, unless the transport reports them itself
+(`TransportFacts.reports_changes`).
 Not here: how a transport knows (``transport``). A value that merely is sits in `ClusterView.transport`.
 """
 
@@ -28,20 +29,20 @@ class PathWatch(Actor[Look]):
         self._membership = membership
         self._facts = transport.facts()
         self._conn_types: dict[NodeId, ConnType] = {}
+        self._told: TunnelSeen | None = None
 
     def on_start(self, ctx: Context[Look]) -> None:
         """Report what is there already, and look again every second."""
         if not self._facts.reports_changes:
             self._compare_tunnel(ctx, None, self._facts.tunnel)
+        self._tell_tunnel(self._facts)
         ctx.send_every(LOOK_PERIOD_S, Look())
 
     def on_message(self, ctx: Context[Look], message: Look) -> None:
         """Look, compare, report."""
         del message
         before, now = self._facts, self._transport.facts()
-        if before.tunnel_is_down or now.tunnel_is_down:
-            direct = frozenset(path.peer for path in now.peers if path.conn_type in _DIRECT)
-            self._membership.tell(TunnelSeen(now.tunnel_is_down, direct))
+        self._tell_tunnel(now)
         if now == before:
             return
         self._facts = now
@@ -53,6 +54,14 @@ class PathWatch(Actor[Look]):
             ctx.emit(RelayChanged(old_url=before.home_relay_url, new_url=now.home_relay_url))
         self._compare_tunnel(ctx, before.tunnel, now.tunnel)
         self._compare_peers(ctx, now)
+
+    def _tell_tunnel(self, now: TransportFacts) -> None:
+        """Tell membership unless it knows; with the tunnel up too, as others still have to come back then."""
+        direct = frozenset(path.peer for path in now.peers if path.conn_type in _DIRECT)
+        seen = TunnelSeen(now.tunnel_is_down, direct)
+        if seen != self._told:
+            self._told = seen
+            self._membership.tell(seen)
 
     def _compare_tunnel(
         self, ctx: Context[Look], before: TunnelFacts | None, now: TunnelFacts | None
