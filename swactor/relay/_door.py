@@ -6,6 +6,7 @@ Not here: what bytes mean (``protocol``), the session that follows (``_carrier``
 
 import asyncio
 import contextlib
+import heapq
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -40,15 +41,23 @@ class Turns:
     def __init__(self, per_s: float) -> None:
         self._gap_ns = round(1e9 / per_s)
         self._next_ns = 0
+        self._given_back_ns: list[int] = []  # A heap.
 
-    def take(self, now_ns: int) -> float | None:
-        """Return after how many seconds the next turn is; None, and none is taken, when that is too late."""
+    def take(self, now_ns: int) -> int | None:
+        """Return when the next turn is; None, and none is taken, when that is too late."""
+        while self._given_back_ns:
+            turn_ns = heapq.heappop(self._given_back_ns)
+            if turn_ns >= now_ns:
+                return turn_ns
         turn_ns = max(self._next_ns, now_ns)
-        wait_s = (turn_ns - now_ns) / 1e9
-        if wait_s > _TURN_WAIT_S_MAX:
+        if turn_ns - now_ns > _TURN_WAIT_S_MAX * 1e9:
             return None
         self._next_ns = turn_ns + self._gap_ns
-        return wait_s
+        return turn_ns
+
+    def give_back(self, turn_ns: int) -> None:
+        """Let somebody else have a turn that was taken."""
+        heapq.heappush(self._given_back_ns, turn_ns)
 
 
 class Door:
@@ -66,11 +75,12 @@ class Door:
         self._drills = drills
         self._random = random
         self._handshaking: set[asyncio.Transport] = set()
+        self._waiting: set[asyncio.Transport] = set()  # Have proved who they are; as many as there are turns.
 
     def shut(self) -> None:
         """Admit nobody from now on, also those who are half way in."""
         self.is_shut = True
-        for transport in list(self._handshaking):
+        for transport in self._handshaking | self._waiting:
             transport.abort()
 
     def websocket_for(self, request: web.Request) -> tuple[web.WebSocketResponse, Subprotocol]:
@@ -115,6 +125,7 @@ class Door:
         try:
             async with asyncio.timeout(self._config.handshake_timeout_s):
                 key = await self._prove(websocket)
+            self._handshaking.discard(transport)
             denied = self._denied(request, key)
             if denied is None:
                 denied = await self._wait_for_turn(transport) or self._denied(request, key)
@@ -155,14 +166,20 @@ class Door:
         """Return None when it is this client's turn, or at once why it has none; ConnectionError: it left."""
         if self._turns is None:
             return None
-        wait_s = self._turns.take(self._clock.monotonic_ns())
-        if wait_s is None:
+        now_ns = self._clock.monotonic_ns()
+        turn_ns = self._turns.take(now_ns)
+        if turn_ns is None:
             return Refusal.RELAY_BUSY
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
+        self._waiting.add(transport)
+        try:
+            async with asyncio.timeout((turn_ns - now_ns) / 1e9):
                 await Tap.of(transport).lost.wait()
-                raise ConnectionAbortedError("left before its turn")
-        return None
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting.discard(transport)
+        self._turns.give_back(turn_ns)
+        raise ConnectionAbortedError("left before its turn")
 
     def _denied(self, request: web.Request, key: bytes) -> Refusal | None:
         """Return why a client that proved its key may still not use this relay."""

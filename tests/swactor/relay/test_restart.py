@@ -22,6 +22,7 @@ from .field import Child, running
 
 NewRelay = Callable[..., Awaitable[RelayServer]]
 
+S = 1_000_000_000
 ENDPOINTS = 200
 OPENS_PER_S = 30
 START_WITHIN_S = 30.0
@@ -58,13 +59,13 @@ def relay_command(*arguments: str) -> contextlib.AbstractAsyncContextManager[Chi
     return running(sys.executable, "-m", "swactor_diag.cli.main", "relay", *arguments)
 
 
-async def report_with(url: str, sessions: int) -> RelayReport:
-    """Return the first report of a relay that has so many sessions."""
+async def report_when(url: str, condition: Callable[[RelayReport], bool]) -> RelayReport:
+    """Return the first report of a relay for which ``condition`` holds."""
     async with asyncio.timeout(3 * DEADLINE_S), aiohttp.ClientSession() as http:
         while True:
             async with http.get(f"{url}sessions") as answer:
                 report = msgspec.json.decode(await answer.read(), type=RelayReport)
-            if report.active_sessions == sessions:
+            if condition(report):
                 return report
             await asyncio.sleep(0.05)
 
@@ -72,12 +73,22 @@ async def report_with(url: str, sessions: int) -> RelayReport:
 def test_turns_are_evenly_apart_and_none_is_given_that_nobody_would_wait_for() -> None:
     turns = Turns(2.0)
 
-    waits_s = [turns.take(now_ns=1_000_000_000) for _ in range(20)]
+    taken_ns = [turns.take(now_ns=S) for _ in range(20)]
 
-    assert waits_s[:17] == [number / 2 for number in range(17)]
-    assert waits_s[17:] == [None] * 3
-    assert turns.take(now_ns=30_000_000_000) == 0.0  # None is saved up.
-    assert turns.take(now_ns=30_000_000_000) == 0.5
+    assert taken_ns[:17] == [S + number * S // 2 for number in range(17)]
+    assert taken_ns[17:] == [None] * 3
+    assert turns.take(now_ns=30 * S) == 30 * S  # None is saved up.
+    assert turns.take(now_ns=30 * S) == 30 * S + S // 2
+
+
+def test_a_turn_that_was_given_back_goes_to_the_next_one_who_comes_in_time() -> None:
+    turns = Turns(2.0)
+    for _ in range(17):
+        turns.take(now_ns=0)
+    for turn_ns in (6 * S, 2 * S, 4 * S):
+        turns.give_back(turn_ns)
+
+    assert [turns.take(now_ns=3 * S) for _ in range(3)] == [4 * S, 6 * S, 17 * S // 2]
 
 
 @pytest.fixture
@@ -101,7 +112,7 @@ async def test_after_a_restart_everybody_is_back_within_ten_seconds_and_not_at_o
             async with relay_command("--config", str(settings), "--port", port) as again:
                 await again.line(START_WITHIN_S)
                 ready_ms = clock.wall_ms()
-                report = await report_with(url, ENDPOINTS)
+                report = await report_when(url, lambda report: report.active_sessions == ENDPOINTS)
 
     opened_ms = sorted(row.opened_at_ms for row in report.sessions)
     assert len({row.peer_node_id_hex for row in report.sessions}) == report.total_opens == ENDPOINTS
@@ -110,22 +121,52 @@ async def test_after_a_restart_everybody_is_back_within_ten_seconds_and_not_at_o
     assert busiest <= SECOND_SHARE_MAX * ENDPOINTS
 
 
-async def test_who_leaves_before_its_turn_has_no_session_and_who_would_wait_long_is_denied(
+async def ask(client: RelayClient) -> None:
+    """Prove the key and wait for no answer."""
+    await client.send(client.answer(await client.connect()))
+
+
+async def until_refused(relay: RelayServer, reason: str, count: int) -> None:
+    await report_when(relay.url, lambda report: (reason, count) in report.refusals_by_reason)
+
+
+async def test_who_would_wait_long_is_denied_and_who_leaves_gives_its_turn_to_another(
     new_relay: NewRelay, new_client: Callable[..., RelayClient]
 ) -> None:
     relay = await new_relay(opens_per_s_max=0.4)
     await new_client(relay, 1).open()
-    waiting, impatient, hasty, late = (new_client(relay, seed) for seed in range(2, 6))
-    for client in (waiting, impatient, hasty):
-        await client.send(client.answer(await client.connect()))
+    waiting, impatient, hasty, late, lucky = (new_client(relay, seed) for seed in range(2, 7))
+    for client in (waiting, impatient, hasty, late):
+        await ask(client)
+    assert await late.receive() == denial_message("relay busy")
     await impatient.drop()
     await hasty.drop()
+    await until_refused(relay, "handshake_abandoned", 2)
 
-    await late.send(late.answer(await late.connect()))
-    assert await late.receive() == denial_message("relay busy")
+    await ask(lucky)
     async with asyncio.timeout(DEADLINE_S):
-        assert (await waiting.receive())[0] == FrameType.CONFIRM
+        for client in (waiting, lucky):
+            assert (await client.receive())[0] == FrameType.CONFIRM
 
     report = relay.report()
-    assert report.total_opens == 2
+    assert report.total_opens == 3
     assert dict(report.refusals_by_reason) == {"handshake_abandoned": 2, "relay_busy": 1}
+
+
+async def test_who_has_proved_its_key_and_waits_for_its_turn_is_no_handshake_and_leaves_with_the_relay(
+    new_relay: NewRelay, new_client: Callable[..., RelayClient]
+) -> None:
+    relay = await new_relay(opens_per_s_max=0.4, handshakes_max=1)
+    await new_client(relay, 1).open()
+    waiting = [new_client(relay, seed) for seed in (2, 3, 4)]
+    for client in waiting:
+        await ask(client)
+    late = new_client(relay, 5)
+    await ask(late)
+    assert await late.receive() == denial_message("relay busy")
+
+    await relay.drain(0)
+    await until_refused(relay, "relay_stopping", len(waiting))
+
+    assert await waiting[0].goodbye() == (None, "")
+    assert relay.report().total_opens == 1
