@@ -36,6 +36,7 @@ class Session:
         "parked",
         "peer",
         "reached",
+        "reached_swept_at",
         "remote_address",
         "rtt_ms",
         "session_id",
@@ -55,6 +56,7 @@ class Session:
         self.heard_ns = opened.monotonic_ns
         self.rtt_ms: float | None = None
         self.reached: set[bytes] = set()
+        self.reached_swept_at = 0
         self.bytes_rx = self.frames_rx = self.bytes_tx = self.frames_tx = 0
         self.frames_queue_dropped = self.frames_unroutable = self.frames_pair_dropped = 0
 

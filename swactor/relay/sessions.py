@@ -113,6 +113,7 @@ class SessionBook:
         self._parked: dict[bytes, list[Session]] = {}
         self._dropped_pairs: set[tuple[bytes, bytes]] = set()
         self._opens = 0
+        self._departures = 0
         self._last_session_id = 0
         self._closed_traffic = _Traffic()
         self._closes: Counter[CloseReason] = Counter()
@@ -198,6 +199,7 @@ class SessionBook:
             notices = (Notice(successor, NoticeKind.PROMOTED),)
         else:
             del self._active[peer]
+            self._departures += 1
             reached = (self._active.get(key) for key in sorted(session.reached))
             notices = tuple(Notice(other, NoticeKind.PEER_GONE, peer) for other in reached if other)
         if not parked:
@@ -224,8 +226,10 @@ class SessionBook:
 
     def _remember_reached(self, source: Session, target: Session) -> None:
         """Note that ``target`` has a route to ``source``; the ids that are gone make room."""
-        if len(source.reached) >= REACHED_MAX:
-            source.reached.intersection_update(self._active)
+        # Called for every frame to a peer that found no room, so it sweeps only when somebody has left since.
+        if len(source.reached) >= REACHED_MAX and source.reached_swept_at != self._departures:
+            source.reached_swept_at = self._departures
+            source.reached = {key for key in source.reached if key in self._active}
         if len(source.reached) < REACHED_MAX:
             source.reached.add(target.peer)
 

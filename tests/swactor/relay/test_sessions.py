@@ -190,6 +190,31 @@ def test_how_many_are_told_is_bounded_and_those_that_left_make_room() -> None:
     assert {notice.session for notice in told} == set(spokes[10 : REACHED_MAX + 10])
 
 
+class CountedKey(bytes):
+    """A key that counts how often any of its kind was looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        CountedKey.looked_up += 1
+        return super().__hash__()
+
+
+def test_a_frame_beyond_those_that_are_remembered_costs_no_look_at_everybody() -> None:
+    book = new_book(sessions_max=3 * REACHED_MAX)
+    hub = open_session(book, A).session
+    spokes = [open_session(book, CountedKey(n.to_bytes(32, "big"))).session for n in range(2 * REACHED_MAX)]
+    for spoke in spokes[1:]:
+        book.route(hub, spoke.peer)
+    close_session(book, spokes[0])  # One departure, of somebody who took no room.
+    CountedKey.looked_up = 0
+
+    for _ in range(100):
+        book.route(hub, spokes[-1].peer)
+
+    assert CountedKey.looked_up < 100 * 4 + 2 * REACHED_MAX
+
+
 def test_sessions_of_one_id_do_not_hand_down_more_than_one_may_hold() -> None:
     book = new_book(sessions_max=3 * REACHED_MAX)
     spokes = [open_session(book, n.to_bytes(32, "big")).session for n in range(2 * REACHED_MAX)]
