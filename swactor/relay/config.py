@@ -16,6 +16,8 @@ from swactor.addresses import is_loopback
 
 TOKEN_LENGTH_MIN = 8
 PORT_DEFAULT = 7843
+JOURNALED_SESSIONS_MAX = 16_384
+"""Those that are open fill at most half of a journal. With more it would be written anew at every opening."""
 
 
 class RelayConfigError(SwactorError):
@@ -66,6 +68,7 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
     """What ``/admin`` requires; None: there is no ``/admin``."""
 
     sessions_max: int = 4096
+    """With a ``journal_file``, at most `JOURNALED_SESSIONS_MAX`."""
     sessions_per_id_max: int = 4
     """Above it, the oldest parked session of the id is closed."""
     sessions_listed_max: int = 256
@@ -105,6 +108,8 @@ class RelayConfig(Struct, frozen=True, kw_only=True):
         self._check_tokens()
         self._check_ids()
         self._check_reachability()
+        if self.journal_file is not None and self.sessions_max > JOURNALED_SESSIONS_MAX:
+            raise RelayConfigError("sessions_max", f"at most {JOURNALED_SESSIONS_MAX} with a journal_file")
         if self.key_file is not None and self.certificate_file is None:
             raise RelayConfigError("certificate_file", "required when there is a key_file")
         if not self.subprotocols:

@@ -22,7 +22,7 @@ from swactor.relay.events import CloseReason, RelaySessionClosed
 from swactor.relay.session import Instant, Session, closing_event
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
-"""A journal beyond this is written anew with what is open; one open session is about 300 bytes."""
+"""A journal beyond this is written anew with what is open; one open session is 280 to 370 bytes."""
 
 _HEAD = b'{"entry":"relay_journal","version":1}\n'
 

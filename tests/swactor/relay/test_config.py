@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 
 from swactor.relay import RelayConfig, RelayConfigError, relay_node_id
+from swactor.relay.config import JOURNALED_SESSIONS_MAX
 
 SECRET = "correct-horse"
 
@@ -45,6 +47,7 @@ def test_a_wildcard_address_must_say_how_nodes_reach_it(host: str) -> None:
         ("ping_jitter_s", {"ping_jitter_s": -0.1}),
         ("write_timeout_s", {"write_timeout_s": float("nan")}),
         ("advertised_url", {"advertised_url": "relay.example:80"}),
+        ("sessions_max", {"sessions_max": JOURNALED_SESSIONS_MAX + 1, "journal_file": Path("journal")}),
     ],
 )
 def test_a_setting_out_of_range_is_named(field: str, settings: dict[str, object]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swactor.relay import CloseReason, Instant, RelayConfig, RelaySessionClosed, RelaySessionOpened, Session
+from swactor.relay.config import JOURNALED_SESSIONS_MAX
 from swactor.relay.journal import FILE_BYTES_MAX, Journal, JournalError
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
@@ -172,6 +173,20 @@ def test_a_checkpoint_of_everybody_counts_towards_the_limit(tmp_path: Path) -> N
     assert path.stat().st_size < FILE_BYTES_MAX
     journal.close()
     assert len(left_in(path)) == len(crowd)
+
+
+def test_as_many_as_a_relay_with_a_journal_may_have_fill_half_of_it_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = begun(path)
+    longest = 10**18  # Nanoseconds of thirty years, bytes of ten years at 25 Gbit/s.
+    for number in range(JOURNALED_SESSIONS_MAX):
+        one = session(number % 256, longest / 1e9)
+        one.session_id, one.heard_ns, one.rtt_ms = 10**9 + number, longest, 1234.5678901234567
+        one.bytes_rx = one.bytes_tx = one.frames_queue_dropped = longest
+        journal.opened(one)
+    journal.close()
+
+    assert path.stat().st_size <= FILE_BYTES_MAX // 2
 
 
 def test_what_is_no_file_is_refused_and_not_replaced(tmp_path: Path) -> None:
