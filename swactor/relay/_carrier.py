@@ -346,5 +346,11 @@ class Carrier:
             self.end(CloseReason.SLOW_CLIENT, detail=f"{unsent} bytes unsent")
 
     def _taken_bytes(self) -> int:
-        """Return what the socket has taken so far; the buffer alone may grow while it takes some."""
+        """Return what the client has taken so far; where the kernel does not tell, what left our buffer.
+
+        That buffer alone may grow while the socket takes some, and below TLS there is a second one.
+        """
+        acked = self._tap.acked_bytes()
+        if acked is not None:
+            return acked
         return self.session.bytes_tx - self._transport.get_write_buffer_size()

@@ -7,6 +7,8 @@ Not here: requests (see ``server``), sessions (see ``_carrier``).
 
 import asyncio
 import socket
+import struct
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import cast
@@ -18,6 +20,12 @@ from swactor.relay.sessions import Refusal
 _UNSENT_BYTES_MAX = 128 * 1024
 """What the kernel takes beyond what is on its way. Its own limit is megabytes: a client that reads slowly
 would seem not to read at all until a third of them were gone, and whatever is sent would wait behind them."""
+_BUFFER_BYTES_MAX = 64 * 1024
+"""What waits in the transport before the writer has to pause. With TLS asyncio waits for eight times that."""
+
+_INFO_BYTES = 128
+_ACKED_BYTES = struct.Struct("=120xQ")
+"""Of Linux's ``struct tcp_info``, since 4.1: the last field in so many bytes."""
 
 
 class Connections:
@@ -76,6 +84,7 @@ class Tap(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport is one without saying so.
         self._transport = stream = cast("asyncio.Transport", transport)
+        stream.set_write_buffer_limits(high=_BUFFER_BYTES_MAX)
         _bound_unsent(stream)
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else "unknown"
@@ -132,6 +141,19 @@ class Tap(asyncio.Protocol):
         if self._transport is not None and not self.lost.is_set():
             self._connections.refuse(Refusal.NO_REQUEST)
             self._transport.abort()
+
+    # -- from the carrier ----------------------------------------------------------------------------------
+
+    def acked_bytes(self) -> int | None:
+        """Return how many bytes the client's kernel has taken; None where ours does not tell."""
+        connection = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sys.platform != "linux" or connection is None:
+            return None
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        except OSError:
+            return None  # It is closed by now.
+        return int(_ACKED_BYTES.unpack(info)[0]) if len(info) == _INFO_BYTES else None
 
     # -- the end -------------------------------------------------------------------------------------------
 

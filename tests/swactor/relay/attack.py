@@ -5,6 +5,7 @@ For tests with random inputs: `attack` raises when an attacker can do more than 
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Sequence
 from enum import IntEnum
 from urllib.parse import urlsplit
@@ -100,6 +101,25 @@ async def enter(
         writer.write(framed(_proof(challenge)))
         await reader.readexactly(2 + 1)  # It is let in.
     return reader, writer
+
+
+def enter_over_tls(url: str, tls: ssl.SSLContext, *, receive_buffer_bytes: int) -> ssl.SSLSocket:
+    """Go all the way in and return the blocking socket: unlike asyncio's it reads nothing ahead."""
+    address = urlsplit(url)
+    bare = socket.socket()
+    bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    bare.settimeout(DEADLINE_S)
+    bare.connect((address.hostname, address.port))
+    connection = tls.wrap_socket(bare)
+    connection.sendall(_UPGRADE)
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        answer += connection.recv(1)
+    challenge = b""
+    while len(challenge) < 3 + CHALLENGE_BYTES:
+        challenge += connection.recv(3 + CHALLENGE_BYTES - len(challenge))
+    connection.sendall(framed(_proof(challenge[3:])))
+    return connection
 
 
 async def _assault(url: str, stage: Stage, pieces: Sequence[bytes]) -> None:

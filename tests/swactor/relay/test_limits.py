@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import ssl
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from swactor.relay import RelayConfig, RelayConfigError, RelaySessionClosed, Subprotocol
+from swactor.relay.protocol import FrameType
 from swactor.relay.server import RelayServer
 from swactor.relay.testing import DEADLINE_S, RelayClient, RelayEvents
+
+from .attack import ATTACKER, enter_over_tls
 
 TOKEN = "open-sesame"
 NewClient = Callable[..., RelayClient]
@@ -185,6 +190,61 @@ async def test_over_tls_a_session_opens_and_its_end_is_told_apart(
 
     closed = await events.wait(RelaySessionClosed, count=2)
     assert [event.close_reason for event in closed] == ["client_closed", "client_gone"]
+
+
+async def test_over_tls_no_more_waits_for_a_client_that_does_not_read_than_without(
+    new_relay: NewRelay, events: RelayEvents, tmp_path: Path
+) -> None:
+    cert_file, key_file = certificate(tmp_path)
+    relay = await new_relay(certificate_file=cert_file, key_file=key_file, write_timeout_s=0.2)
+    trust = ssl.create_default_context(cafile=str(cert_file))
+    trust.check_hostname = False
+    a, b = [await RelayClient(relay.url, seed, tls=trust).open() for seed in (1, 2)]
+
+    async with asyncio.timeout(DEADLINE_S):
+        while not events.of(RelaySessionClosed):
+            await a.send_datagram(b, bytes(1_000))
+            await asyncio.sleep(0)  # The relay runs on this loop.
+    await a.close()
+    await b.drop()
+
+    closed = events.of(RelaySessionClosed)[0]
+    assert (closed.peer_node_id_hex, closed.close_reason) == (b.node_id, "slow_client")
+    assert int(str(closed.detail).split()[0]) < 3 * 64 * 1024  # The limit, and a write beyond it.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much a client has taken")
+async def test_over_tls_a_client_that_reads_slowly_but_steadily_is_not_cut(
+    new_relay: NewRelay, events: RelayEvents, tmp_path: Path
+) -> None:
+    cert_file, key_file = certificate(tmp_path)
+    relay = await new_relay(certificate_file=cert_file, key_file=key_file, write_timeout_s=0.5)
+    trust = ssl.create_default_context(cafile=str(cert_file))
+    trust.check_hostname = False
+    source = await RelayClient(relay.url, 1, tls=trust).open()
+    reader = await asyncio.to_thread(enter_over_tls, relay.url, trust, receive_buffer_bytes=16_384)
+    is_enough = threading.Event()
+
+    def read_steadily() -> None:
+        with reader, contextlib.suppress(OSError):
+            while not is_enough.wait(0.01):
+                reader.recv(1_000)
+
+    reading = asyncio.create_task(asyncio.to_thread(read_steadily))
+    frame = bytes([FrameType.DATAGRAM_TO]) + ATTACKER + bytes(1_200)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not relay.report().frames_queue_dropped_total:
+                await source.send(frame)
+                await asyncio.sleep(0)  # The relay runs on this loop.
+        for _ in range(500):  # At least five write timeouts, with more to send than is read.
+            await source.send(frame)
+            await asyncio.sleep(0.005)
+        assert events.of(RelaySessionClosed) == []
+    finally:
+        is_enough.set()
+        await reading
+        await source.close()
 
 
 async def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
