@@ -19,11 +19,21 @@ _NAME = rf"[\w.-]{{0,64}}?{_SENSITIVE}[\w.-]{{0,64}}"
 _ASSIGNED = re.compile(rf"(?i)(-*{_NAME})=(.*)", re.DOTALL)
 _FLAG = re.compile(rf"(?i)--?{_NAME}")
 
-# The same within an argument: a line for a shell, a header, JSON, a query. The value ends where a word does,
-# or where its quotes end.
-_VALUE = r"(?:(?:bearer|basic)\s+)?(\"[^\"]*\"?|'[^']*'?|[^\s\"'&,;]+)"
-_ASSIGNED_INSIDE = re.compile(rf"(?i)({_SENSITIVE}[\w.-]{{0,64}}(?:=|:\s+|[\"']\s*:\s*)){_VALUE}")
-_FLAG_INSIDE = re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!-){_VALUE}")
+# The same within an argument: JSON, a header, a line for a shell, a query. Where it is not clear where a
+# value ends, what follows is masked as well.
+_INSIDE = rf"{_SENSITIVE}[\w.-]{{0,64}}"
+_HEADER_NAME = rf"{_NAME}\s*:(?!:)\s*"
+_DOUBLE_QUOTED, _SINGLE_QUOTED = r"(?:[^\"\\]|\\.)*", r"(?:[^'\\]|\\.)*"
+_QUOTED = rf"(?:\"{_DOUBLE_QUOTED}\"?|'{_SINGLE_QUOTED}'?)"
+_WORD = rf"(?:(?:bearer|basic|token)\s+)?((?:{_QUOTED}|\\.|[^\s\"'\\&;])+)"
+_SECRETS_INSIDE = (
+    re.compile(rf"(?i)({_INSIDE}\\*[\"']\s*:\s*)(\\*{_QUOTED}|[\[{{].*|[^\s\"',}}\]]+)"),
+    re.compile(rf"(?i)((?<=\"){_HEADER_NAME})({_DOUBLE_QUOTED})"),
+    re.compile(rf"(?i)((?<='){_HEADER_NAME})({_SINGLE_QUOTED})"),
+    re.compile(rf"(?i)((?:(?<![\w./@\"'-]){_HEADER_NAME}|(?<=[/@]){_NAME}:\s+))(.+)"),
+    re.compile(rf"(?i)({_INSIDE}(?:=|\s+=\s*)){_WORD}"),
+    re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!-){_WORD}"),
+)
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _ISSUED = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[abp]-|sk-|AKIA)[A-Za-z0-9_-]{16,}")
 """Tokens that say by their beginning who issued them."""
@@ -71,7 +81,7 @@ def _masked(arguments: Iterable[str]) -> Iterator[str]:
 
 
 def _mask_inside(text: str) -> str:
-    for pattern in (_ASSIGNED_INSIDE, _FLAG_INSIDE):
+    for pattern in _SECRETS_INSIDE:
         text = pattern.sub(lambda found: found[1] + _mask_value(found[1], found[2]), text)
     return _ISSUED.sub(MASK, _USERINFO.sub(MASK, text))
 
