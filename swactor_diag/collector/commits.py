@@ -40,7 +40,7 @@ class GroupCommit:
                 await asyncio.to_thread(self._flush)
             except StorageError as exc:
                 # What came in meanwhile goes the same way: it is cut off together with what failed.
-                with suppress(StorageError):  # what cannot be cut off is as unacknowledged as the rest
+                with suppress(StorageError):  # then the next flush fails too, and this is tried again
                     self._drop()
                 self._tell(current, exc)
                 self._tell(self._take(), exc)

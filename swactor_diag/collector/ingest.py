@@ -127,10 +127,16 @@ class Ingest:
         self.staging.storage.flush()
 
     def drop_unflushed(self) -> None:
-        """Forget what does not last, so that it is stored when it is sent again."""
-        self._losses += 1
+        """Forget what does not last, so that it is stored when it is sent again.
+
+        Raises:
+            StorageError: see `Storage.drop_unflushed`.
+        """
         self._runs.clear()
-        self.staging.drop_unflushed()
+        try:
+            self.staging.drop_unflushed()
+        finally:
+            self._losses += 1  # last: a run that another thread reads meanwhile may hold what is cut off
 
     def is_known(self, run_id: str) -> bool:
         """Return whether the run is in the index, so that accepting a record of it takes no time."""

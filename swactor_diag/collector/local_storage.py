@@ -44,7 +44,8 @@ class LocalStorage:
         self.flushes = fsync
         self._logs: dict[StoragePath, _Log] = {}
         self._unflushed: dict[StoragePath, _Log] = {}
-        self._lock = Lock()  # of `_unflushed`: flushing has a thread of its own
+        self._uncut: dict[StoragePath, _Log] = {}
+        self._lock = Lock()  # of `_unflushed` and `_uncut`: flushing has a thread of its own
 
     def write(self, path: StoragePath, pieces: bytes | Iterable[bytes]) -> None:
         """See `Storage.write`."""
@@ -85,6 +86,10 @@ class LocalStorage:
     def flush(self) -> None:
         """See `Storage.flush`."""
         with self._lock:
+            if self._uncut:
+                # Its bytes can be read and may be known by now: a flush that worked would vouch for them.
+                target = self._root.joinpath(*next(iter(self._uncut)))
+                raise StorageError(f"cannot flush: {target} holds what did not last")
             flushing, self._unflushed = self._unflushed, {}
         try:
             for path, log in flushing.items():
@@ -103,10 +108,18 @@ class LocalStorage:
     def drop_unflushed(self) -> None:
         """See `Storage.drop_unflushed`."""
         with self._lock:
-            dropping, self._unflushed = self._unflushed, {}
-        for path, log in dropping.items():
-            with _storage_errors("cut", self._root.joinpath(*path)):
-                os.ftruncate(log.descriptor, log.flushed_bytes)
+            self._uncut |= self._unflushed
+            self._unflushed = {}
+            failed: tuple[StoragePath, OSError] | None = None
+            for path, log in list(self._uncut.items()):
+                try:
+                    os.ftruncate(log.descriptor, log.flushed_bytes)
+                    del self._uncut[path]
+                except OSError as exc:
+                    failed = failed or (path, exc)
+        if failed is not None:
+            path, problem = failed
+            raise _named(problem, "cut", self._root.joinpath(*path)) from problem
 
     def seal(self, path: StoragePath) -> None:
         """See `Storage.seal`. It costs nothing here, so nothing is done."""
@@ -177,7 +190,8 @@ class LocalStorage:
         log = None if is_new else self._logs.pop(path, None)
         if log is None:
             target = self._root.joinpath(*checked_path(path))
-            idle = [other for other in list(self._logs) if other not in self._unflushed]
+            needed = self._unflushed.keys() | self._uncut.keys()
+            idle = [other for other in list(self._logs) if other not in needed]
             for other in idle[: max(0, len(idle) - LOGS_OPEN_MAX + 1)]:
                 self._close(other)
             log = _open_log(target, is_new=is_new)
@@ -187,6 +201,7 @@ class LocalStorage:
     def _close(self, path: StoragePath) -> None:
         with self._lock:
             self._unflushed.pop(path, None)
+            self._uncut.pop(path, None)
         log = self._logs.pop(path, None)
         if log is not None:
             os.close(log.descriptor)

@@ -97,12 +97,17 @@ class Storage(Protocol):
         """Make everything appended so far last as long as this storage can.
 
         Raises:
-            StorageError: not everything lasts; call `drop_unflushed` before anything else.
+            StorageError: not everything lasts, or an earlier drop failed; call `drop_unflushed` before
+                anything else.
         """
         ...
 
     def drop_unflushed(self) -> None:
-        """Forget what was appended since the last flush that worked; what of it did last stays."""
+        """Forget what was appended since the last flush that worked; what of it did last stays.
+
+        Raises:
+            StorageError: some of it is still there to be read. Every `flush` fails until this has worked.
+        """
         ...
 
     def seal(self, path: StoragePath) -> None:
