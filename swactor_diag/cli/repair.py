@@ -5,11 +5,14 @@ or not at all. The original is never changed. Not here: what is wrong (``check``
 (``swactor_diag.collector.repair``).
 """
 
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from stat import S_IMODE
 
 import msgspec
 from msgspec import UNSET
@@ -67,7 +70,9 @@ def _repair_folder(folder: Path, target: Path) -> Salvage:
             copy = LocalStorage(unfinished)
             salvage = repair_staging(Staging(LocalStorage(folder)), Staging(copy))
             copy.close()
+            _settle(unfinished, like=folder)
             unfinished.rename(target)
+            _sync(target.parent)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     except StorageError as exc:
@@ -75,6 +80,24 @@ def _repair_folder(folder: Path, target: Path) -> Salvage:
     except OSError as exc:
         raise CommandError(f"cannot write {target}: {exc.strerror or exc}") from exc
     return salvage
+
+
+def _settle(copy: Path, *, like: Path) -> None:
+    """Give the copy to whoever owns the original, with the mode of it, and let it survive a power loss."""
+    original = like.stat()
+    for path in (*copy.rglob("*"), copy):
+        with suppress(PermissionError):  # nobody but root may give files away
+            os.chown(path, original.st_uid, original.st_gid)
+        _sync(path)
+    copy.chmod(S_IMODE(original.st_mode))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _repair_archive(file: Path, check: ArchiveCheck, target: Path) -> Salvage:

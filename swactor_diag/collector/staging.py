@@ -31,6 +31,7 @@ from swactor_diag.collector.storage import (
     StorageMissingError,
     StoragePath,
     StorageTakenError,
+    is_storage_name,
 )
 from swactor_diag.schema.ids import check_id, is_id
 from swactor_diag.schema.manifest import SetAside
@@ -207,7 +208,11 @@ class Staging:
                 foreign.append((top, "not the folder of a node"))
                 continue
             if folder.name == ASIDE_FOLDER:
-                aside += [((*top, entry.name), entry.size_bytes) for entry in self.storage.list(top)]
+                for entry in self.storage.list(top):
+                    if entry.kind is EntryKind.FILE and is_storage_name(entry.name):
+                        aside.append(((*top, entry.name), entry.size_bytes))
+                    else:
+                        foreign.append(((*top, entry.name), "not a file of a repair"))
                 continue
             pattern, found = (_SEGMENT, segments) if folder.name == LOG_FOLDER else (_NAME, singles)
             for entry in self.storage.list(top):

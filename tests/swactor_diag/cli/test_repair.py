@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -283,6 +284,64 @@ def test_a_folder_is_copied_with_what_is_sound_and_what_is_not_beside_it(
         b"[2]",
     }
     assert b"root:" not in b"".join(tree(copy).values())
+
+
+@pytest.mark.parametrize("name", ["folder", "a note.txt", "link", "pipe", "why.json"])
+def test_a_stray_thing_beside_what_a_repair_kept_is_named_and_stops_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    root = tmp_path / "root"
+    fill(Staging(LocalStorage(root)))
+    aside = root / "run-1" / "@aside"
+    aside.mkdir()
+    match name:
+        case "folder":
+            (aside / name).mkdir()
+        case "a note.txt":
+            (aside / name).write_bytes(b"hello")
+        case "link":
+            (aside / name).symlink_to("/etc/passwd")
+        case _:
+            os.mkfifo(aside / name)
+
+    assert check(root, "--repair") == 3
+
+    copy = root.with_name("root.repaired")
+    assert records(copy) == records(root)
+    assert [path.name for path in (copy / "run-1" / "@aside").iterdir()] == ["why.json"]
+    named = Bundle(Staging(LocalStorage(copy)), "run-1").manifest.set_aside or ()
+    assert [(one.path, one.kept_as) for one in named] == [(f"run-1/@aside/{name}", None)]
+
+
+def test_the_copy_of_a_folder_is_for_whom_the_folder_is_for(battered: Path) -> None:
+    battered.chmod(0o2750)
+    if os.geteuid() == 0:
+        os.chown(battered, 12_345, 12_346)
+    check(battered, "--repair")
+    copy = battered.with_name("root.repaired")
+
+    whose = battered.stat()
+    assert copy.stat().st_mode == whose.st_mode
+    everything = [path.stat() for path in (copy, *copy.rglob("*"))]
+    assert {(one.st_uid, one.st_gid) for one in everything} == {(whose.st_uid, whose.st_gid)}
+
+
+def test_the_copy_of_a_folder_lasts_before_it_has_its_name(
+    battered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = battered.with_name("root.repaired")
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        if not copy.exists():
+            synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    check(battered, "--repair")
+
+    assert {path.stat().st_ino for path in (copy, *copy.rglob("*"))} <= synced
 
 
 class Note(msgspec.Struct):
