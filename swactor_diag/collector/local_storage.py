@@ -169,13 +169,17 @@ class LocalStorage:
     def delete(self, path: StoragePath) -> None:
         """See `Storage.delete`. Links are removed, never followed."""
         target = self._root.joinpath(*checked_path(path))
-        for below in [log for log in list(self._logs) if log[: len(path)] == path]:
-            self._close(below)
+        below = [log for log in list(self._logs) if log[: len(path)] == path]
+        for log in below:
+            if log not in self._uncut:  # else it is to be cut as long as it is there
+                self._close(log)
         with _storage_errors("delete", target):
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target)
             else:
                 target.unlink(missing_ok=True)
+        for log in below:
+            self._close(log)
 
     def location(self, path: StoragePath) -> str:
         """See `Storage.location`."""

@@ -1,5 +1,8 @@
 """Every storage keeps the same promises."""
 
+import errno
+import os
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,6 +185,26 @@ def test_what_was_flushed_outlives_what_was_not(storage: Storage) -> None:
         assert all(entry.size_bytes == 0 for entry in storage.list() if entry.name == "other")
     else:
         assert storage.read(("log",)) == b"flushed and not"
+
+
+def test_what_can_neither_be_cut_nor_deleted_is_flushed_only_once_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path, fsync=True)
+    storage.append(("run", "log"), b"lost", at=0)
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "ftruncate", fails)
+        failing.setattr(shutil, "rmtree", fails)
+        for attempt in (storage.drop_unflushed, lambda: storage.delete(("run",)), storage.flush):
+            with pytest.raises(StorageError):
+                attempt()
+
+    storage.delete(("run",))
+    storage.flush()
 
 
 def test_a_folder_goes_with_everything_in_it(storage: Storage) -> None:
