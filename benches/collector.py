@@ -27,6 +27,7 @@ import aiohttp
 from aiohttp import web
 
 from swactor_diag.collector.config import CollectorConfig
+from swactor_diag.collector.descriptors import raise_descriptor_limit
 from swactor_diag.collector.server import CollectorServer
 from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import LocalStorage
@@ -74,6 +75,7 @@ async def serve_bare(folder: Path) -> None:
 
 
 async def serve_collector(folder: Path) -> None:
+    raise_descriptor_limit()
     async with CollectorServer(CollectorConfig(root=folder, port=0)) as server:
         print(server.url, flush=True)
         await asyncio.Event().wait()

@@ -13,6 +13,7 @@ from swactor import ActorSystem, ThreadWatchdog
 from swactor_diag.cli._service import StopSignal, announce, service_node_id
 from swactor_diag.cli.console import CommandError, Exit, put, say
 from swactor_diag.collector.config import CollectorConfig, ConfigError
+from swactor_diag.collector.descriptors import connections_affordable, raise_descriptor_limit
 from swactor_diag.collector.local_sink import LocalSink
 from swactor_diag.collector.server import CollectorServer
 from swactor_diag.collector.storage import StorageError
@@ -32,6 +33,7 @@ def serve(config: CollectorConfig, *, run_id: str | None) -> None:
     try:
         if run_id is not None:
             check_id(run_id, what="run id")
+        raise_descriptor_limit()
         anyio.run(_serve, config, run_id)
     except (ConfigError, IdError, SinkAddressError, StageError) as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
@@ -58,6 +60,9 @@ async def _serve(config: CollectorConfig, run_id: str | None) -> None:
     with StopSignal() as stop:
         async with CollectorServer(config) as server:
             notes = f", records below {config.storage or config.root}"
+            affordable = connections_affordable(config.connections_max)
+            if affordable != config.connections_max:
+                notes += f", at most {affordable} connections (limit of open files)"
             if server.udp_port is not None:
                 notes += f", UDP echo on port {server.udp_port}"
             if ports is None or run_id is None:

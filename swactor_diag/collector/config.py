@@ -54,7 +54,7 @@ class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     idle_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """A connection on which no whole request comes for so long is closed."""
     connections_max: Count = 8_192
-    """One more is closed at once."""
+    """One more is closed at once. What the limit of open files leaves room for may be fewer."""
     node_records_per_s: Count = 0
     node_bytes_per_s: Count = 0
     finalize_wait_s: Seconds = 5.0

@@ -1,11 +1,12 @@
 """Below HTTP: how many connections there may be, and how long one may be open without a request.
 
-Owns: both limits, and that what is not HTTP leaves one line in the log and nothing of what was sent.
-Not here: requests (``routes``), bodies and their deadline (``bodies``).
+Owns: both limits, that a peer which reads nothing is given up, and that what is not HTTP leaves one line in
+the log and nothing of what was sent. Not here: requests (``routes``), bodies and their deadline (``bodies``).
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import cast
 
 from aiohttp import web
@@ -29,8 +30,26 @@ class Connections:
         return _Connection(http, self)
 
 
+async def send(request: web.Request, sending: Awaitable[None], *, within_s: float) -> None:
+    """Await ``sending``, a write to the peer of ``request``; its connection ends if the peer does not read.
+
+    Raises:
+        ConnectionError: the peer has gone, or did not read for ``within_s``.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            await sending
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionAbortedError(f"nothing was read for {within_s:g} s") from None
+
+
 class Answering:
-    """A block in which the connection of ``request`` is not idle: handlers have deadlines of their own."""
+    """A block in which the connection of ``request`` is not idle.
+
+    Nothing in it may wait for the peer without a deadline of its own: bodies have one, and so has `send`.
+    """
 
     def __init__(self, request: web.Request) -> None:
         protocol = None if request.transport is None else request.transport.get_protocol()
@@ -58,6 +77,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.is_answering = False
         self.idle_since_s = 0.0
+        self._unsent_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connections = self._connections
@@ -99,12 +119,20 @@ class _Connection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(after_s, self._look)
 
     def _look(self) -> None:
-        idle_s = 0.0 if self.is_answering else asyncio.get_running_loop().time() - self.idle_since_s
-        left_s = self._connections.idle_s - idle_s
+        now_s = asyncio.get_running_loop().time()
+        if self.is_answering or self._answer_moves():
+            self.idle_since_s = now_s
+        left_s = self._connections.idle_s - (now_s - self.idle_since_s)
         if left_s > 0:
             self._look_again(left_s)
         elif self._transport is not None:
             self._transport.abort()
+
+    def _answer_moves(self) -> bool:
+        """Whether an answer that was given is still being read; compares with the last look."""
+        before = self._unsent_bytes
+        self._unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._unsent_bytes != before
 
 
 class _WithoutContents(logging.Filter):

@@ -7,12 +7,14 @@ current, else staging itself. Not here: making archives (``bundle``), keeping th
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from aiohttp import web
 
 from swactor_diag.collector.bundle import Bundle
 from swactor_diag.collector.canonical import Canonical, CanonicalBundles
+from swactor_diag.collector.connections import send
 from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import StorageError
 
@@ -32,9 +34,10 @@ class RangeError(ValueError):
 class Downloads:
     """Serves the bundles of one staging; knows who is being served, so that nobody trims it meanwhile."""
 
-    def __init__(self, staging: Staging, canonical: CanonicalBundles) -> None:
+    def __init__(self, staging: Staging, canonical: CanonicalBundles, *, idle_s: float) -> None:
         self._staging = staging
         self._canonical = canonical
+        self._idle_s = idle_s
         self._serving: dict[str, int] = {}
         self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.set_aside: dict[str, int] = {}
@@ -127,7 +130,7 @@ class Downloads:
         response = web.StreamResponse(status=status, headers=named | headers)
         await response.prepare(request)
         try:
-            await _send_pieces(response, pieces)
+            await self._send_pieces(request, response, pieces)
         except StorageError as exc:
             # The status is sent already: a broken connection is all that can tell the reader.
             _LOG.warning("bundle of %s broken off: %s", run_id, exc)
@@ -135,18 +138,14 @@ class Downloads:
                 request.transport.abort()
         return response
 
-
-async def _send_pieces(response: web.StreamResponse, pieces: Iterator[bytes]) -> None:
-    """Send the pieces as they are made; a reader that goes away ends it without ado."""
-    while True:
-        piece = await asyncio.to_thread(next, pieces, b"")
-        if not piece:
-            break
-        try:
-            await response.write(piece)
-        except ConnectionError:
-            return
-    await response.write_eof()
+    async def _send_pieces(
+        self, request: web.Request, response: web.StreamResponse, pieces: Iterator[bytes]
+    ) -> None:
+        """Send the pieces as they are made; a reader that goes away or stops reading ends it without ado."""
+        with suppress(ConnectionError):
+            while piece := await asyncio.to_thread(next, pieces, b""):
+                await send(request, response.write(piece), within_s=self._idle_s)
+            await send(request, response.write_eof(), within_s=self._idle_s)
 
 
 def _range(request: web.Request, size_bytes: int, *, etag: str) -> tuple[int, int]:

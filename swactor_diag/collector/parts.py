@@ -13,6 +13,7 @@ from swactor_diag.collector.canonical import CanonicalBundles
 from swactor_diag.collector.commits import GroupCommit
 from swactor_diag.collector.config import CollectorConfig
 from swactor_diag.collector.connections import Connections
+from swactor_diag.collector.descriptors import connections_affordable
 from swactor_diag.collector.downloads import Downloads
 from swactor_diag.collector.ingest import Ingest, RefusedError
 from swactor_diag.collector.live import LiveFeeds
@@ -21,6 +22,9 @@ from swactor_diag.collector.node_limits import RateLimit
 from swactor_diag.collector.storage import Storage, StorageError
 from swactor_diag.collector.trimming import Trimmer
 from swactor_diag.schema.submission import Outgoing
+
+_READING_MAX = 2
+"""Runs that are read at once: the other threads are for flushes and downloads."""
 
 
 class Parts:
@@ -39,16 +43,18 @@ class Parts:
         self.ingest = Ingest(storage, writer=writer)
         self.commit = GroupCommit(self.ingest.flush, self.ingest.drop_unflushed)
         self.canonical = CanonicalBundles(self.ingest.staging)
-        self.downloads = Downloads(self.ingest.staging, self.canonical)
+        self.downloads = Downloads(self.ingest.staging, self.canonical, idle_s=config.idle_s)
         self.trimmer = Trimmer(
             self.ingest, canonical=self.canonical, downloads=self.downloads, config=config, clock=clock
         )
         self.bodies = Bodies(config)
-        self.connections = Connections(count_max=config.connections_max, idle_s=config.idle_s)
+        count_max = connections_affordable(config.connections_max)
+        self.connections = Connections(count_max=count_max, idle_s=config.idle_s)
         self.feeds = LiveFeeds(capacity=config.stream_capacity)
         self.metrics = Metrics()
         self._records_limit = RateLimit(config.node_records_per_s)
         self._bytes_limit = RateLimit(config.node_bytes_per_s)
+        self._reading = asyncio.Semaphore(_READING_MAX)
         self._loading: dict[str, asyncio.Task[StorageError | None]] = {}
         self._watch()
 
@@ -84,7 +90,8 @@ class Parts:
 
     async def _load(self, run_id: str) -> StorageError | None:
         try:
-            self.ingest.learn(await asyncio.to_thread(self.ingest.load, run_id))
+            async with self._reading:
+                self.ingest.learn(await asyncio.to_thread(self.ingest.load, run_id))
         except StorageError as exc:
             return exc
         return None

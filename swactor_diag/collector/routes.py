@@ -8,6 +8,7 @@ Owns: translating requests into records and answers into JSON, and an error in J
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -15,7 +16,7 @@ from aiohttp import web
 from swactor_diag.collector.access import Verdict
 from swactor_diag.collector.body_limits import BodyError
 from swactor_diag.collector.bundle import BundleError
-from swactor_diag.collector.connections import Answering
+from swactor_diag.collector.connections import Answering, send
 from swactor_diag.collector.downloads import RangeError
 from swactor_diag.collector.endpoints import ENDPOINTS, SUBMIT, Endpoint, ErrorAnswer, HealthAnswer, Name
 from swactor_diag.collector.ingest import RefusedError, unnamed_batch_id
@@ -51,7 +52,7 @@ class Routes:
         self._parts = parts
         self._storage_said = "ok"
         self._handlers: Mapping[Name, _Handler] = {
-            Name.SUBMIT: self._submit,
+            Name.SUBMIT: self._unknown_kind,
             Name.BUNDLE: self._bundle,
             Name.RUNS: self._runs,
             Name.RUN: self._run,
@@ -69,13 +70,15 @@ class Routes:
         # The size limit is enforced while reading (see ``bodies``), also for compressed bodies.
         app = web.Application(middlewares=[self._errors_in_json], client_max_size=0)
         for kind in RecordKind:  # a path without a variable is found more quickly
-            app.router.add_route(SUBMIT.method, f"/diag/{kind}", self._guarded(SUBMIT))
+            handler = self._guarded(SUBMIT, partial(self._submit, kind))
+            app.router.add_route(SUBMIT.method, f"/diag/{kind}", handler)
         for endpoint in ENDPOINTS:
-            app.router.add_route(endpoint.method, endpoint.path, self._guarded(endpoint))
+            handler = self._guarded(endpoint, self._handlers[endpoint.name])
+            app.router.add_route(endpoint.method, endpoint.path, handler)
         return app
 
-    def _guarded(self, endpoint: Endpoint) -> _Handler:
-        handler, parts = self._handlers[endpoint.name], self._parts
+    def _guarded(self, endpoint: Endpoint, handler: _Handler) -> _Handler:
+        parts = self._parts
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             if endpoint.right is not None:
@@ -106,12 +109,11 @@ class Routes:
             _LOG.exception("request failed: %s %s", request.method, request.rel_url.raw_path)
             return _error(500, code="internal", message="the collector failed to handle this request")
 
-    async def _submit(self, request: web.Request) -> web.StreamResponse:
+    async def _unknown_kind(self, _request: web.Request) -> web.StreamResponse:
+        return _error(404, code="unknown_kind", message="kind is boot, events, snapshot or finalize")
+
+    async def _submit(self, kind: RecordKind, request: web.Request) -> web.StreamResponse:
         parts, recv_ms = self._parts, self._parts.clock.wall_ms()
-        try:
-            kind = RecordKind(request.path.rpartition("/")[2])
-        except ValueError:
-            return _error(404, code="unknown_kind", message="kind is boot, events, snapshot or finalize")
         run_id, node_id = (_id(request.headers.get(f"x-{what}-id", ""), what) for what in ("run", "node"))
         body = await parts.bodies.receive(request)
         try:
@@ -186,8 +188,8 @@ class Routes:
             await response.prepare(request)
             try:
                 while message := await feed.next():
-                    await response.write(message)
-                await response.write_eof()
+                    await send(request, response.write(message), within_s=self._parts.config.idle_s)
+                await send(request, response.write_eof(), within_s=self._parts.config.idle_s)
             except ConnectionError:
                 pass  # the watcher has gone, which is how every watching ends
             return response

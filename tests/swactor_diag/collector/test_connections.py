@@ -1,17 +1,26 @@
 """Below HTTP: a collector lets nobody hold a connection for nothing, and writes no secret into its log."""
 
 import asyncio
+import contextlib
+import io
 import logging
+import os
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 from yarl import URL
 
 from swactor_diag.collector.config import CollectorConfig
+from swactor_diag.collector.connections import Connections
 from swactor_diag.collector.server import CollectorServer
+
+from .conftest import CollectorProcess, Processes, until
 
 WAIT_S = 10
 TOKEN = "correct-horse-battery"
@@ -92,6 +101,102 @@ async def test_one_connection_too_many_is_closed_and_the_others_live(tmp_path: P
         assert b"swactor_collector_connections_refused 1.0" in figures
         for _, writer in (first, second):
             writer.close()
+
+
+@pytest.mark.parametrize("path", ["/diag/bundle/run-1", "/diag/stream/run-1"])
+async def test_a_reader_that_stops_reading_is_given_up(tmp_path: Path, path: str) -> None:
+    """Neither a bundle nor a stream waits for ever for who does not take it."""
+    bodies = [msgspec.json.encode([os.urandom(8_000_000).hex()]) for _ in range(2)]
+    headers = {"x-run-id": "run-1", "x-node-id": "n"}
+    async with CollectorServer(config(tmp_path, idle_s=0.5)) as server, aiohttp.ClientSession() as session:
+
+        async def post() -> None:
+            for body in bodies:
+                data = io.BytesIO(body)
+                async with session.post(f"{server.url}/diag/events", data=data, headers=headers) as answer:
+                    assert answer.status == 200
+
+        async def figures() -> str:
+            async with session.get(f"{server.url}/metrics") as answer:
+                return await answer.text()
+
+        if "bundle" in path:
+            await post()
+        reader, writer = await connected_slowly(server)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: c\r\n\r\n".encode())
+        assert (await asyncio.wait_for(reader.readline(), WAIT_S)).startswith(b"HTTP/1.1 200 ")
+        if "stream" in path:
+            await post()
+
+        async with asyncio.timeout(WAIT_S):
+            while "swactor_collector_connections 1.0" not in await figures():
+                pass
+        writer.close()
+
+
+async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
+    body = bytes(16_000_000)
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=body)
+
+    http, connections = web.Server(answer), Connections(count_max=0, idle_s=0.2)
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(lambda: connections.guarded(http()), "127.0.0.1", 0)
+    reader, writer = await slow_connection(listener.sockets[0].getsockname()[1])
+    writer.write(b"GET / HTTP/1.1\r\nHost: c\r\n\r\n")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+    began_s, received = loop.time(), 0
+    while received < len(body):  # five times as long as a connection may be idle
+        received += len(await reader.readexactly(min(len(body) - received, 160_000)))
+        await asyncio.wait([loop.create_future()], timeout=began_s + received / len(body) - loop.time())
+
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert await ended(reader, writer) == b""  # and then it is idle
+    listener.close()
+    await http.shutdown()
+
+
+async def connected_slowly(server: CollectorServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    port = URL(server.url).port
+    assert port is not None
+    return await slow_connection(port)
+
+
+async def slow_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection whose kernel takes little ahead of its reader."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
+    return await asyncio.open_connection(sock=client)
+
+
+def test_no_more_connections_than_there_are_descriptors(processes: Processes, tmp_path: Path) -> None:
+    limited = ("sh", "-c", 'ulimit -S -n 250; ulimit -H -n 300; exec "$@"', "sh")
+    collector = processes.collector("--root", str(tmp_path), "--port", "0", before=limited)
+    limits = Path(f"/proc/{collector.process.pid}/limits").read_text()
+    assert re.search(r"Max open files\s+300\s+300", limits)
+
+    with contextlib.ExitStack() as opened:
+        for _ in range(90):
+            opened.enter_context(socket.create_connection(("127.0.0.1", collector.port)))
+        assert b"connections_refused 0.0" in collector.get("/metrics")
+        for _ in range(10):
+            opened.enter_context(socket.create_connection(("127.0.0.1", collector.port)))
+        late = opened.enter_context(socket.create_connection(("127.0.0.1", collector.port)))
+        late.settimeout(WAIT_S)
+        with contextlib.suppress(ConnectionResetError):
+            assert late.recv(1) == b""
+    figures = until(lambda: refused(collector), "the others are closed")
+    assert figures == 1
+
+
+def refused(collector: CollectorProcess) -> int:
+    with contextlib.suppress(OSError):
+        found = re.search(rb"connections_refused (\d+)", collector.get("/metrics"))
+        return 0 if found is None else int(found[1])
+    return 0
 
 
 @pytest.mark.parametrize(

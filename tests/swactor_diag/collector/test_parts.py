@@ -1,6 +1,8 @@
 """What happens inside of a collector when many ask for the same thing, or the disk fails them."""
 
 import asyncio
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -153,6 +155,69 @@ async def test_what_a_failed_flush_did_not_keep_is_stored_when_it_is_sent_again(
         await send(number)
 
     assert sorted(stored(tmp_path)) == [f"b-events-{number}" for number in (1, 2, 3, 4)]
+
+
+async def test_what_could_not_be_cut_off_is_not_acknowledged_when_it_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FC-043, FC-045: the file system turns read-only after an error, and what was written can be read."""
+    found = Parts(
+        CollectorConfig(fsync=True), LocalStorage(tmp_path, fsync=True), clock=ManualClock(), writer="main"
+    )
+
+    async def send(number: int) -> None:
+        await found.know("run")
+        body = b"[%d]" % number
+        batch = f"b-events-{number}"
+        found.ingest.accept(
+            Outgoing(kind=RecordKind.EVENTS, run_id="run", node_id="n", batch_id=batch, body=body), number
+        )
+        await found.commit.flushed()
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    await send(1)
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "ftruncate", fails)
+        with failing.context() as also:
+            also.setattr(os, "fsync", fails)
+            with pytest.raises(StorageError):
+                await send(2)
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                await send(2)
+    with pytest.raises(StorageError):  # it is cut off now, and was known when it was sent
+        await send(2)
+    assert stored(tmp_path) == ["b-events-1"]
+
+    await send(2)
+
+    assert stored(tmp_path) == ["b-events-1", "b-events-2"]
+
+
+async def test_runs_that_are_read_leave_threads_to_others() -> None:
+    """FC-055: after a restart the nodes of many runs come back at once, and others wait for a flush."""
+    storage = SlowToRead()
+    storage.go.set()
+    filled(storage)
+    for number in range(50):
+        record = Outgoing(
+            kind=RecordKind.EVENTS, run_id=f"run-{number}", node_id="n", batch_id="b-events-1", body=b"[]"
+        )
+        parts(storage).ingest.accept(record, 1)
+    storage.go.clear()
+    found = parts(storage)
+    asking = [asyncio.create_task(found.know(f"run-{number}")) for number in range(50)]
+    await asyncio.sleep(0)
+
+    try:
+        await asyncio.wait_for(asyncio.to_thread(lambda: None), 5)
+    finally:
+        storage.go.set()
+        await asyncio.gather(*asking)
+
+    assert all(found.ingest.is_known(f"run-{number}") for number in range(50))
 
 
 def stored(root: Path) -> list[str]:

@@ -211,6 +211,14 @@ async def test_a_batch_id_with_another_body_is_a_conflict(client: Client) -> Non
     assert (status, answer["code"]) == (422, "batch_conflict")
 
 
+@pytest.mark.parametrize("kind", ["anything%2Fevents", "%2Fevents", "log"])
+async def test_what_only_ends_like_a_kind_is_none(client: Client, kind: str) -> None:
+    url = URL(f"{client.url}/diag/{kind}", encoded=True)
+    async with client.session.post(url, data=b"[]", headers={"x-run-id": "r", "x-node-id": "n"}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (404, "unknown_kind")
+    assert (await client.get("/diag/runs"))[1] == []
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
