@@ -1,7 +1,7 @@
 """The body of one request, put together under limits: size on the wire and size inflated.
 
 Owns: what is refused before a record exists, and with which status. Pure: chunks in, bytes out.
-Not here: reading from the network and the time it may take (``routes``), what the bytes mean (``ingest``).
+Not here: reading from the network and the time it may take (``bodies``), what the bytes mean (``ingest``).
 """
 
 import sys

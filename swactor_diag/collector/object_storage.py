@@ -53,7 +53,8 @@ class _Part(msgspec.Struct, frozen=True):
     offset: int
     size: int
     version: str
-    """Changes when somebody writes another object under the same key."""
+    """Changes when somebody writes other bytes under the same key: the store's version of the object,
+    else its ETag, else when it was written."""
 
     @property
     def stop(self) -> int:
@@ -214,7 +215,9 @@ class ObjectStorage:
         writer = obstore.open_writer(self._store, key, buffer_size=_PART_BYTES, max_concurrency=2)
         for piece in pieces:
             writer.write(piece)
-        writer.close()  # what is not closed, because a piece could not be had, never becomes an object
+        # What is not closed, because a piece could not be had, never becomes an object. Parts of it that were
+        # sent stay in the store until a rule of the bucket removes them: see docs/collector.md.
+        writer.close()
 
     def _join(self, path: StoragePath) -> None:
         key = _key(path)

@@ -126,13 +126,13 @@ class DiskSpool:
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
-        if self._is_oldest(batch_id):
+        if self._settle_peeked(batch_id):
             _remove(self._directory / self._forget(0).name)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:
         """See `Spool`: the file lies in ``set-aside`` below the directory, the reason beside it."""
         name = f"{record.batch_id}.bin"
-        if self._is_oldest(record.batch_id):
+        if self._settle_peeked(record.batch_id):
             self._give_up_oldest(LossPlace.REFUSED, name=name)
         else:
             self._ledger.count_record(LossPlace.REFUSED, record)
@@ -144,8 +144,8 @@ class DiskSpool:
         """See `Spool`."""
         return SpoolFigures(len(self._entries), self._bytes, self._ledger.losses())
 
-    def _is_oldest(self, batch_id: str) -> bool:
-        """Whether the record that was peeked is still there; if it was dropped since, that is taken back."""
+    def _settle_peeked(self, batch_id: str) -> bool:
+        """Return whether the record that was peeked is still there; take it back if it was dropped."""
         peeked, self._peeked = self._peeked, None
         if self._entries and self._entries[0].batch_id == batch_id:
             return True

@@ -1,8 +1,8 @@
 """Section "Application events": what the program itself recorded, whatever program it is.
 
 An application declares events of its own, or emits `Custom` ones; nothing here knows any of them. Shown are,
-of each kind, how many there are, how often each value came that came more than once, and some in full: all
-while they are few, else first those whose values are the rarest, for what differs is what one looks for.
+of each kind, how many there are, how often each value came that came more than once, and some one by one:
+all while they are few, else first those whose values are the rarest, for what differs is what one looks for.
 """
 
 import json
@@ -22,7 +22,7 @@ TITLE = "Application events"
 KINDS_MAX = 20
 """Kinds that are shown; the section "Event totals" counts all."""
 SHOWN_MAX = 10
-"""Events of a kind that are shown in full."""
+"""Events of a kind that are shown with all their fields, as far as a line may be long."""
 VALUES_MAX = 6
 """A field with more values than these tells events apart (a name, a time) and is not counted."""
 
