@@ -11,6 +11,7 @@ has to survive this process, not the machine, with which all of them end.
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ class Process(Struct, frozen=True, array_like=True):
 
 
 class Owner(Struct, frozen=True, tag="swactor children"):
-    """The first record: whose file it is. The start time of a node that has closed it is 0."""
+    """The first record: whose file it is, or was."""
 
     machine: str
     node: Process
@@ -99,21 +100,50 @@ class ChildrenFile:
         self._path = path
         self._owner = Owner(_machine(), Process(pid, start_time or 0))
         try:
-            left = [(entry, pids) for entry in self._earlier() if (pids := entry.living())]
-            self._slots: Slots | None = self._begin([entry for entry, _ in left])
+            # Held until the new one is there and locked: between them nobody else gets in.
+            with self._locked() as earlier:
+                left = [(entry, pids) for entry in self._earlier(earlier) if (pids := entry.living())]
+                self._slots: Slots | None = self._begin([entry for entry, _ in left])
         except OSError as exc:
             raise ChildrenFileError(path, f"a file that this node may write ({exc.strerror})") from exc
         self.left_behind = tuple(_event(entry, pids) for entry, pids in left)
         self._entries: dict[int, Entry] = {}
         self._is_behind = False
 
-    def _earlier(self) -> Iterator[Entry]:
-        """Return the records of earlier boots, unless the machine has been started again since."""
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Open the file of earlier boots, made if there is none, for this node alone.
+
+        The lock tells a node that runs also where its process id says nothing: in another container.
+        """
+        while True:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                if self._lock(descriptor):
+                    yield descriptor
+                    return
+            finally:
+                os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> bool:
+        """Lock the file; false when it is not the one at the path any more."""
         try:
-            with self._path.open("rb") as file:
-                data = file.read((CHILDREN_MAX + 1) * RECORD_BYTES)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _decoded(os.pread(descriptor, RECORD_BYTES, 0), Owner)
+            who = "another process" if owner is None else f"process {owner.node.pid}"
+            raise ChildrenFileError(self._path, f"not that of another node, {who} uses it") from None
+        return self._is_at_path(descriptor)
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
         except FileNotFoundError:
-            return
+            return False
+
+    def _earlier(self, descriptor: int) -> Iterator[Entry]:
+        """Return the records of earlier boots, unless the machine has been started again since."""
+        data = os.pread(descriptor, (CHILDREN_MAX + 1) * RECORD_BYTES, 0)
         first, *others = data.splitlines() or [b""]
         owner = _decoded(first, Owner)
         if owner is None:
@@ -122,8 +152,6 @@ class ChildrenFile:
             return
         if owner.machine != self._owner.machine:
             return
-        if owner.node.lives:
-            raise ChildrenFileError(self._path, f"not that of another node, process {owner.node.pid} uses it")
         for line in others:
             entry = _decoded(line, Entry)
             if entry is not None:
@@ -136,6 +164,7 @@ class ChildrenFile:
             beside.unlink()
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             slots = Slots(descriptor, RECORD_BYTES)
             slots.put(None, _encoded(self._owner))
             for entry in entries:
@@ -193,10 +222,8 @@ class ChildrenFile:
         if slots is None:
             return
         with self._noticed():
-            if len(slots) == 1:
-                self._path.unlink(missing_ok=True)
-            else:
-                slots.put(None, _encoded(Owner(self._owner.machine, Process(self._owner.node.pid, 0))))
+            if len(slots) == 1 and self._is_at_path(slots.descriptor):
+                self._path.unlink()
         os.close(slots.descriptor)
 
 

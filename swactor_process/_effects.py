@@ -29,7 +29,10 @@ class Timer(enum.Enum):
 
 
 class StartChild(Struct, frozen=True):
-    """Ask the spawner; answer with `Session.on_spawned`, `Session.on_loading` or `Session.on_refused`."""
+    """Ask the spawner, unless the last word has been said by then.
+
+    Answer with `Session.on_spawned`, `Session.on_loading` or `Session.on_refused`.
+    """
 
 
 class SetTimer(Struct, frozen=True):

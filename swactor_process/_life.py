@@ -200,10 +200,13 @@ class Life:
         try:
             self._perform(effects)
         except Exception as error:  # noqa: BLE001 - whatever it is, the actor fails with it
-            self._effects.clear()
-            if self._child is not None:
-                self._child.signal(KILL)
-            self._on_broken(error)
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        self._effects.clear()
+        if self._child is not None:
+            self._child.signal(KILL)
+        self._on_broken(error)
 
     def _level_changed(self, behind: bool) -> None:  # noqa: FBT001 - the level is one of two
         """More output waits for the owner than should, or no more."""
@@ -262,11 +265,15 @@ class Life:
                 self._command_child(effect)
 
     def _start_child(self) -> None:
+        if self.over:
+            return  # stopped meanwhile
         try:
             self._files.open()
             self._child = self._spawner.spawn(self._spec, self)
         except SpawnError as error:
             self._react(self._session.on_refused(error))
+        except Exception as error:  # noqa: BLE001 - the actor fails with it; a stop finds nothing started
+            self._break(error)
         else:
             loading = self._child.loading
             self._react(self._session.on_loading() if loading else self._session.on_spawned(self._now_s()))

@@ -21,8 +21,9 @@ from swactor.abc import Loop
 from swactor_process._cgroups import Cgroups
 from swactor_process._children_file import ChildrenFile
 from swactor_process._confined import Confined
-from swactor_process._guardian_program import living_members, read_stat
+from swactor_process._guardian_program import DEAD, is_same_group, living_members, read_stat
 from swactor_process._launch import Launch, Outcome
+from swactor_process._leftovers import Leftovers
 from swactor_process._oom import NodeOomCounter
 from swactor_process._pipes import PipeReader, PipeWriter, Readables
 from swactor_process._refusals import explain
@@ -90,6 +91,7 @@ class RealSpawner(ABC):
         self._cgroups = Cgroups(pid, start_time, root=cgroup_root)
         self._oom_counter = NodeOomCounter()
         self._guardian = Guardian(loop)
+        self._leftovers = Leftovers()
         self._start_times = StartTimes()
         ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
         if ignored and threading.current_thread() is threading.main_thread():
@@ -104,15 +106,27 @@ class RealSpawner(ABC):
                 path=spec.program,
                 hint="the spawner is closed",
             )
-        pipes = ChildPipes()
+        self._leftovers.look()
         confined = Confined.of(spec.cgroup, self._cgroups, self._oom_counter)
+        try:
+            return self._start(spec, listener, confined)
+        except OSError as exc:
+            raise explain(exc, spec) from exc
+
+    def _start(self, spec: ProcessSpec, listener: ChildListener, confined: Confined) -> "RealChild":
+        """Start ``spec``. Whatever raises, nothing is left of the start.
+
+        Raises:
+            OSError: it could not be started, or not be looked after.
+        """
+        pipes = ChildPipes()
         began_ns = self._start_times.now_ns()
         try:
             pid = pipes.start(spec, cgroup_members=confined.members_file)
-        except OSError as exc:
+        except BaseException:
             pipes.close_ours()
             confined.release()
-            raise explain(exc, spec) from exc
+            raise
         finally:
             pipes.close_theirs()
         child = RealChild(
@@ -123,14 +137,16 @@ class RealSpawner(ABC):
             guardian=self._guardian,
             confined=confined,
             children_file=self._children_file,
+            leftovers=self._leftovers,
         )
         try:
+            child.register()
             child.take(pipes, self._loop, self._readables())
             self._watch_exit(child)
-        except OSError as exc:
+        except BaseException:
             child.discard()
             pipes.close_ours()
-            raise explain(exc, spec) from exc
+            raise
         return child
 
     @abstractmethod
@@ -186,18 +202,17 @@ class RealChild:
         guardian: Guardian,
         confined: Confined,
         children_file: ChildrenFile | None,
+        leftovers: Leftovers,
     ) -> None:
         self.pid, self.start_time = pid, start_time
         self.parent_pid = os.getpid()
-        self.guarded = spec.guarded and guardian.guard(pid, start_time)
+        self.guarded = False
         self.loading = False
         self._guardian = guardian
         self._confined = confined
         self._children_file = children_file
-        if children_file is not None:
-            place = confined.place
-            cgroup = None if place is None else place.path
-            children_file.add(pid, start_time, label=spec.label, cgroup=cgroup)
+        self._leftovers = leftovers
+        self._survivors: tuple[int, ...] = ()
         self._launch: Launch | None = None
         self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
@@ -205,6 +220,15 @@ class RealChild:
         self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
+
+    def register(self) -> None:
+        """Have it known to those who look after this node's end."""
+        self._leftovers.discard(self.pid)  # an earlier child with that number
+        self.guarded = self._spec.guarded and self._guardian.guard(self.pid, self.start_time)
+        if self._children_file is not None:
+            place = self._confined.place
+            cgroup = None if place is None else place.path
+            self._children_file.add(self.pid, self.start_time, label=self._spec.label, cgroup=cgroup)
 
     def take(self, pipes: ChildPipes, loop: Loop, readables: Readables) -> None:
         """Take over our ends of ``pipes``.
@@ -308,13 +332,29 @@ class RealChild:
                 os.waitpid(self.pid, 0)
             except ChildProcessError:
                 pass
-        survivors = self._confined.with_members(living_members(self.pid))
-        if not survivors:
+        survivors = self._survivors = self._confined.with_members(self._group())
+        if survivors:
+            self._leftovers.add(self)
+        else:
+            self._leftovers.discard(self.pid)
             self._guardian.release(self.pid)
             self._confined.release()
         if self._children_file is not None:
             self._children_file.leave(self.pid, survivors)
         return survivors
+
+    def _group(self) -> tuple[int, ...]:
+        living = living_members(self.pid)
+        # Once nobody was left, the kernel may have given the number of the group to somebody else.
+        return living if living and is_same_group(self.pid, self.start_time) else ()
+
+    def has_left(self) -> bool:
+        """Whether anybody that it left behind is still there; when not, nothing is kept of it any more."""
+        stats = (read_stat(pid) for pid in self._survivors)
+        # One of them is enough, and found faster than all.
+        if any(stat is not None and stat.group == self.pid and stat.state not in DEAD for stat in stats):
+            return True
+        return bool(self.reap())
 
     def pause(self, stream: Stream) -> None:
         """See `Child.pause`."""

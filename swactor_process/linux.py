@@ -48,7 +48,11 @@ class _Exit:
 
     def __init__(self, watches: Watches, child: RealChild, pidfd: int) -> None:
         self._child, self._pidfd = child, pidfd
-        self._watch: Cancellable = watches.watch_readable(pidfd, self._look)
+        try:
+            self._watch: Cancellable = watches.watch_readable(pidfd, self._look)
+        except BaseException:
+            os.close(pidfd)
+            raise
 
     def _look(self) -> None:
         ended = look_for_exit(self._child.pid)

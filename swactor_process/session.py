@@ -81,7 +81,7 @@ class Session:
         return [StartChild()]
 
     def on_spawned(self, now_s: float) -> list[Effect]:
-        """The child runs: do what was queued meanwhile, and stop it at once if that was asked."""
+        """The child runs: do what was queued meanwhile."""
         if not self._accepts(Input.SPAWNED):
             return []
         self._started_s = now_s
@@ -96,33 +96,32 @@ class Session:
             *self._queued,
         ]
         self._queued = []
-        if self._stopping.asked and self._accepts(Input.STOP_ASKED):
-            effects += self._begin_stop(now_s)
         return effects
 
     def on_loading(self) -> list[Effect]:
         """There is a process, which is going to be the program."""
         if not self._accepts(Input.LOADING_BEGAN):
             return []
-        if self._stopping.asked and self._accepts(Input.STOP_ASKED):
-            return self._give_up(*STOPPED)
         timeout_s = self._spec.start_timeout_s
         return [] if timeout_s is None else [SetTimer(Timer.START, timeout_s)]
 
     def on_refused(self, error: SpawnError) -> list[Effect]:
         """The spawner refused: try again shortly when that can help, else it is over."""
         momentary = error.errno_name in RETRIED_ERRNOS and self._retries < len(RETRY_DELAYS_S)
-        if momentary and not self._stopping.asked and self._accepts(Input.REFUSED_FOR_NOW):
+        if momentary and self._accepts(Input.REFUSED_FOR_NOW):
             self._refusal = error
             self._retries += 1
             retry = SetTimer(Timer.RETRY, RETRY_DELAYS_S[self._retries - 1])
             return [*self._end_start_timer(), retry]
         return self._fail(error) if self._accepts(Input.REFUSED) else []
 
-    def _give_up(self, errno_name: str, role: SpawnRole, hint: str) -> list[Effect]:
+    def _give_up(self, why: tuple[str, SpawnRole, str]) -> list[Effect]:
         """Kill what has not become the program; the spawner reaps it when the kernel lets go of it."""
-        error = SpawnError(errno_name=errno_name, role=role, path=self._spec.program, hint=hint)
-        return [SignalGroup(KILL), CloseChild(), *self._fail(error)]
+        return [SignalGroup(KILL), CloseChild(), *self._fail(self._error(why))]
+
+    def _error(self, why: tuple[str, SpawnRole, str]) -> SpawnError:
+        errno_name, role, hint = why
+        return SpawnError(errno_name=errno_name, role=role, path=self._spec.program, hint=hint)
 
     def _fail(self, error: SpawnError) -> list[Effect]:
         answers: list[Effect] = [
@@ -139,16 +138,17 @@ class Session:
     # commands
 
     def on_stop_asked(self, now_s: float, *, grace_s: float, deadline_s: float) -> list[Effect]:
-        """End the child, or what is left of its group."""
+        """End the child, or what is left of its group; have none started."""
+        nothing_started = self.state is State.STARTING
         if not self._accepts(Input.STOP_ASKED):
             return []
         first = not self._stopping.asked
         self._stopping.ask(now_s, grace_s=grace_s, deadline_s=deadline_s)
         match self.state:
-            case State.STARTING:
-                return [] if self._refusal is None else self.on_refused(self._refusal)
+            case State.EXITED if nothing_started:
+                return self._fail(self._refusal or self._error(STOPPED))
             case State.EXITED:
-                return self._give_up(*STOPPED)
+                return self._give_up(STOPPED)
             case State.DRAINING:
                 return [SignalGroup(KILL)]
             case _:
@@ -293,7 +293,7 @@ class Session:
                 self._refusal = None
                 effects = [StartChild()]
             case Timer.START:
-                effects = self._give_up(*OVERDUE)
+                effects = self._give_up(OVERDUE)
             case Timer.READY:
                 effects = self._readiness.on_overdue(now_s)
             case Timer.PROBE:

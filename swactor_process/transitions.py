@@ -17,6 +17,7 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # by identity: looked up again and again
 
     STARTING = "starting"
+    """The spawner is going to be asked, for the first time or again."""
     LOADING = "loading"
     """There is a process, but the program is not loaded."""
     RUNNING = "running"
@@ -62,7 +63,7 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
     (State.STARTING, Input.REFUSED_FOR_NOW): State.STARTING,
     (State.STARTING, Input.REFUSED): State.EXITED,
     (State.STARTING, Input.RETRY_DUE): State.STARTING,
-    (State.STARTING, Input.STOP_ASKED): State.STARTING,
+    (State.STARTING, Input.STOP_ASKED): State.EXITED,
     (State.STARTING, Input.SIGNAL_ASKED): State.STARTING,
     (State.STARTING, Input.STDIN_ASKED): State.STARTING,
     (State.STARTING, Input.LOADING_BEGAN): State.LOADING,

@@ -1,9 +1,13 @@
 """What a boot finds of the children of the boots before it: recognised for certain, or not claimed at all."""
 
+import contextlib
+import fcntl
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,12 @@ from swactor_process import (
     ProcessOutput,
     Stop,
     SubprocessLeftBehind,
+    _children_file,
 )
-from swactor_process._children_file import PIDS_MAX, PROCESSES_MAX, RECORD_BYTES, ChildrenFile
+from swactor_process._children_file import PIDS_MAX, PROCESSES_MAX, RECORD_BYTES, ChildrenFile, Entry
+from swactor_process._guardian_program import RECORD_BYTES as GROUP_BYTES
 from swactor_process._guardian_program import read_stat
+from swactor_process._slots import Slots
 
 from .conftest import Node, Owned, eventually, is_alive, python, sh
 
@@ -113,6 +120,78 @@ async def test_two_nodes_do_not_share_a_file(node: Node, path: Path) -> None:
         LinuxSpawner(node.system.loop, children_file=path)
 
 
+async def test_a_node_in_another_container_is_refused_the_file_of_one_that_runs(
+    node: Node, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees neither the boot nor the process of the owner, only the file."""
+    with LinuxSpawner(node.system.loop, children_file=path) as spawner:
+        owned = await Node(node.system, spawner).start(sh("exec sleep 60"))
+        await owned.started()
+        written = _size(path)
+        monkeypatch.setattr(_children_file, "_machine", lambda: "another")
+
+        with pytest.raises(ChildrenFileError, match=f"process {os.getpid()} uses it"):
+            found_at_boot(path)
+
+        assert _size(path) == written == 2 * RECORD_BYTES
+        await owned.process.ask(Stop())
+
+
+def test_of_nodes_that_start_at_once_one_gets_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second comes while the first has read the old file, and has not written its own."""
+    refusals = []
+    begin = ChildrenFile._begin
+
+    def begin_after_another_node(file: ChildrenFile, entries: list[Entry]) -> Slots:
+        monkeypatch.undo()
+        with pytest.raises(ChildrenFileError) as refusal:
+            found_at_boot(path)
+        refusals.append(refusal.value)
+        return begin(file, entries)
+
+    monkeypatch.setattr(ChildrenFile, "_begin", begin_after_another_node)
+    first = ChildrenFile(path, pid=os.getpid(), start_time=None)
+
+    assert [refusal.rule for refusal in refusals] == ["not that of another node, another process uses it"]
+    with pytest.raises(ChildrenFileError, match=f"process {os.getpid()} uses it"):
+        found_at_boot(path)
+    first.close()
+    assert found_at_boot(path) == ()
+
+
+def test_who_waited_for_a_file_that_was_replaced_looks_at_the_new_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its opening and its locking of the file the owner ended, and another node began."""
+    owners = [ChildrenFile(path, pid=os.getpid(), start_time=None)]
+    flock = fcntl.flock
+
+    def flock_too_late(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        owners.pop().close()
+        owners.append(ChildrenFile(path, pid=os.getpid(), start_time=None))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+
+    with pytest.raises(ChildrenFileError, match="uses it"):
+        found_at_boot(path)
+
+    owners.pop().close()
+    assert _size(path) is None
+
+
+def test_the_end_of_a_node_removes_no_file_but_its_own(path: Path, tmp_path: Path) -> None:
+    file = ChildrenFile(path, pid=os.getpid(), start_time=None)
+    restored = tmp_path / "restored"
+    shutil.copy(path, restored)
+    restored.replace(path)
+
+    file.close()
+
+    assert _size(path) == RECORD_BYTES
+
+
 def test_a_file_of_somebody_else_is_left_alone(path: Path) -> None:
     path.write_text("my notes\n")
 
@@ -137,6 +216,48 @@ async def test_the_file_is_as_long_as_there_are_children_at_once_and_goes_with_t
         assert _size(path) == 2 * RECORD_BYTES
 
     assert _size(path) is None
+
+
+@pytest.mark.parametrize("kind", [LinuxSpawner, PortableSpawner])
+async def test_what_is_kept_of_children_that_left_somebody_goes_when_those_have_ended(
+    node: Node, path: Path, kind: type[LinuxSpawner | PortableSpawner]
+) -> None:
+    """By the records of the file and of the orphan guard; one whose rest lives stays in both."""
+    with kind(node.system.loop, children_file=path) as spawner:
+        inner = Node(node.system, spawner)
+        stays = await inner.start(sh("sleep 60 >/dev/null 2>&1 &", label="stays"))
+        (survivor,) = (await stays.exited()).survivors
+        for _ in range(20):
+            owned = await inner.start(sh("sleep 60 >/dev/null 2>&1 &"))
+            pids = (await owned.exited()).survivors
+            _kill(pids)
+            await eventually(partial(_all_gone, pids))
+
+        assert (_size(path) or 0) <= 5 * RECORD_BYTES
+        assert _bytes_for_the_guard() <= 4 * GROUP_BYTES
+        assert is_alive(survivor)
+        assert "stays" in _labels(path)
+
+    await eventually(lambda: not is_alive(survivor))
+
+
+def _all_gone(pids: Iterable[int]) -> bool:
+    return not any(is_alive(pid) for pid in pids)
+
+
+def _labels(path: Path) -> list[str]:
+    lines = path.read_text().splitlines()[1:]
+    return [json.loads(line)["label"] for line in lines if line.strip()]
+
+
+def _bytes_for_the_guard() -> int:
+    """Return how long the longest of the lists is that this process shares with orphan guards."""
+    sizes = []
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # what was open only to list them
+            if "process groups" in str(path.readlink()):
+                sizes.append(path.stat().st_size)
+    return max(sizes)
 
 
 async def test_a_record_has_room_for_the_longest_label_and_many_survivors(node: Node, path: Path) -> None:

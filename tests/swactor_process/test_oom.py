@@ -53,6 +53,7 @@ async def test_fc_021_a_kill_from_elsewhere_while_it_is_being_stopped_is_externa
         owned = Owned()
         await system.spawn(Owner(owned, sh("x"), spawner, ()))
 
+        await owned.started()
         await owned.process.ask(Stop(grace_s=30.0, deadline_s=30.0))
 
         exited = await owned.exited()

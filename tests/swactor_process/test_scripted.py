@@ -54,6 +54,7 @@ async def test_fc_024_stop_of_an_unkillable_child_answers_still_alive_and_its_ex
 ) -> None:
     fate = Exit(after_s=0.3, signal=signal.SIGKILL)
     owned, spawner = await own(system, lambda _: Script(begin=(fate,), unkillable=True))
+    await owned.started()
 
     alive = await owned.process.ask(Stop(grace_s=0.01, deadline_s=0.05))
 

@@ -133,16 +133,18 @@ def test_a_second_stop_does_not_undo_a_deadline_that_is_due_and_not_told_yet() -
     assert SetTimer(Timer.DEADLINE, 5.0) in stop(session, now_s=2.0, grace_s=0.0, deadline_s=5.0)
 
 
-def test_stop_before_the_start_stops_right_after_it() -> None:
+def test_stop_before_the_start_is_the_end_of_it() -> None:
     session = Session(SPEC)
     session.start()
-    assert stop(session, now_s=0.0) == []
+    session.on_write_asked(b"x", 1)
 
-    effects = session.on_spawned(0.1)
+    answer, *_, failed = stop(session, now_s=0.0)
 
-    assert effects[0] == AnnounceStarted()
-    assert TERM in effects
-    assert session.state is State.STOPPING
+    assert answer == AnswerWrite(1, WriteOutcome.CHILD_GONE)
+    assert isinstance(failed, AnnounceFailed)
+    assert (failed.error.role, failed.error.path) == (SpawnRole.STOPPED, "p")
+    assert session.on_spawned(0.1) == session.on_loading() == session.on_refused(BUSY) == []
+    assert session.state is State.EXITED
 
 
 def test_stop_while_a_retry_is_awaited_gives_up() -> None:

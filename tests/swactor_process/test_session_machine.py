@@ -128,6 +128,7 @@ class Life(RuleBasedStateMachine):
             if isinstance(effect, TOLD):
                 self.told.append((self.now_s, effect))
                 self.over = isinstance(effect, AnnounceExited | AnnounceFailed)
+                self.spawn_pending = self.spawn_pending and not self.over
             elif self.loading_since_s is not None and isinstance(effect, SignalGroup | CloseChild):
                 self.give_up(self.loading_since_s, effect)
             else:
@@ -188,6 +189,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.spawn_pending)
     @rule()
     def the_child_is_started(self) -> None:
+        assert not self.stops  # who is asked to stop before is not started at all
         self.spawn_pending = False
         self.spawned_s = self.now_s
         self.group_left = True

@@ -1,0 +1,146 @@
+"""Starts that come to nothing, though not for the kernel: all hear of it, and nothing is left of them."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from swactor import ActorSystem, Context, Down, ExitKind
+from swactor_process import (
+    LinuxSpawner,
+    PortableSpawner,
+    ProcessSpec,
+    SpawnFailed,
+    SpawnRole,
+    Stop,
+    _real_child,
+)
+from swactor_process._children_file import ChildrenFile
+from swactor_process._start import ChildPipes
+from swactor_process.guardian import Guardian
+from swactor_process.spawner import ChildListener
+from swactor_process.testing import Script, ScriptedSpawner
+
+from .conftest import Node, Owned, Owner, sh
+
+
+@pytest.fixture
+async def system() -> AsyncIterator[ActorSystem]:
+    async with ActorSystem() as running:
+        yield running
+
+
+class Defective(ScriptedSpawner):
+    """Its author did not think of everything."""
+
+    def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Any:
+        raise ValueError(f"cannot place {spec.label}")
+
+
+class Monitor(Owner):
+    """Is told how the process actor ends, instead of failing with it."""
+
+    def on_start(self, ctx: Context[Any]) -> None:
+        super().on_start(ctx)
+        ctx.monitor(self._owned.process)
+
+
+async def test_a_spawner_that_fails_fails_the_actor(system: ActorSystem) -> None:
+    owned = Owned()
+    spawner = Defective(system.loop, system.clock, programs={})
+    await system.spawn(Monitor(owned, sh("true", label="it"), spawner, ()))
+
+    down = await owned.first(Down)
+
+    assert (down.ref, down.reason.kind) == (owned.process, ExitKind.FAILED)
+    assert "cannot place it" in str(down.reason)
+    assert len(owned.all(SpawnFailed)) == 1
+
+
+class Begin:
+    """Start the process now."""
+
+
+class Hasty(Owner):
+    """Does not want it any more in the turn in which it has asked for it."""
+
+    def on_start(self, ctx: Context[Any]) -> None:
+        """Wait for the word to begin: it comes in a turn."""
+
+    def on_message(self, ctx: Context[Any], message: Any) -> None:
+        super().on_message(ctx, message)
+        if isinstance(message, Begin):
+            super().on_start(ctx)
+            self._owned.process.tell(Stop())
+
+
+async def test_what_is_stopped_before_its_start_is_not_started(system: ActorSystem) -> None:
+    starts: list[ProcessSpec] = []
+
+    def program(spec: ProcessSpec) -> Script:
+        starts.append(spec)
+        return Script()
+
+    spawner = ScriptedSpawner(system.loop, system.clock, programs={"p": program})
+    owned = Owned()
+    owner = await system.spawn(Hasty(owned, ProcessSpec(program="p", label="it"), spawner, ()))
+
+    owner.tell(Begin())
+    failed = await owned.failed()
+    await system.shutdown()
+
+    assert (failed.role, failed.errno_name) == (SpawnRole.STOPPED, "ECANCELED")
+    assert starts == []
+
+
+@pytest.mark.parametrize("kind", [LinuxSpawner, PortableSpawner])
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        pytest.param((ChildPipes, "start"), id="the start"),
+        pytest.param((Guardian, "guard"), id="the guard"),
+        pytest.param((ChildrenFile, "add"), id="the children file"),
+        pytest.param((_real_child, "PipeReader"), id="the second pipe"),
+        pytest.param((_real_child.RealChild, "take"), id="all of it"),
+    ],
+)
+async def test_a_start_that_breaks_leaves_no_child_and_no_descriptor(
+    node: Node,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[LinuxSpawner | PortableSpawner],
+    breaks: tuple[Any, str],
+) -> None:
+    """Not by an error of the system, which is a refusal: by one of ours."""
+    with kind(node.system.loop, children_file=tmp_path / "children") as spawner:
+        part, name = breaks
+        inner = Node(node.system, spawner)
+        await (await inner.start(sh("true", stdin=True))).exited()
+        descriptors = _descriptors()
+        monkeypatch.setattr(
+            part, name, _breaking(getattr(part, name), calls=2 if name == "PipeReader" else 1)
+        )
+
+        with pytest.raises(RuntimeError, match="ours"):
+            spawner.spawn(sh("exec sleep 60", stdin=True), cast("ChildListener", None))
+
+        assert inner.own_children() == []
+        assert _descriptors() == descriptors
+        monkeypatch.undo()
+
+
+def _descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def _breaking(function: Callable[..., Any], *, calls: int) -> Callable[..., Any]:
+    """Return ``function``, of which the last of ``calls`` raises."""
+    numbers = iter(range(1, calls + 1))
+
+    def broken(*args: Any, **options: Any) -> Any:
+        if next(numbers) == calls:
+            raise RuntimeError("an error of ours")
+        return function(*args, **options)
+
+    return broken
