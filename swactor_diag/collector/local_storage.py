@@ -36,10 +36,13 @@ class LocalStorage:
 
     A whole file goes to a temporary name and is renamed over the final one; a log is written in place. What
     the kernel has taken survives the death of the process; with ``fsync`` it survives a power loss as well,
-    once it is flushed.
+    once it is flushed. What a former process wrote and did not flush is flushed at the start: it can be read,
+    so it would be taken for stored (sync(2), which waits on Linux).
     """
 
     def __init__(self, root: Path, *, fsync: bool = False) -> None:
+        if fsync:
+            os.sync()
         self._root = root
         self.flushes = fsync
         self._logs: dict[StoragePath, _Log] = {}

@@ -304,3 +304,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_partial_one(tmp_path: Path) -
 
     assert not isinstance(caught.value, StorageFullError)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_what_a_killed_collector_did_not_flush_is_flushed_before_anybody_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: bool
+) -> None:
+    """Its records can be read, so they are taken for stored when their sender repeats them."""
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "sync", lambda: flushed.append("all"))
+
+    LocalStorage(tmp_path, fsync=fsync)
+
+    assert flushed == (["all"] if fsync else [])
