@@ -66,7 +66,7 @@ class Cell(Life):
     def __init__(
         self, system: ActorSystem, actor: Actor[Any], parent: Cell | None, serial: int, policy: MailboxPolicy
     ) -> None:
-        super().__init__(system, actor, parent, serial)
+        Life.__init__(self, system, actor, parent, serial)  # `super()` would be felt: actors are many
         self.ref = LocalRef(self, policy.capacity)
         self.waits = self.kind.waits
         """Whether ``on_message`` is ``async def``, so that a task calls it."""
