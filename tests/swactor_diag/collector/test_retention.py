@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import aiohttp
@@ -87,6 +88,14 @@ async def test_trimming_deletes_and_writes_down_what_is_not_pinned(tmp_path: Pat
     assert await collector.parts.trimmer.trim() == []
 
 
+def _small_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket in which little waits: else the kernel may take a whole bundle that nobody reads."""
+    client = socket.socket(*address[:3])
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    client.setblocking(False)
+    return client
+
+
 async def test_of_three_runs_the_one_goes_that_is_neither_downloaded_nor_receiving(tmp_path: Path) -> None:
     """FC-057."""
     clock = ManualClock()
@@ -107,7 +116,8 @@ async def test_of_three_runs_the_one_goes_that_is_neither_downloaded_nor_receivi
     async with (
         CollectorServer(config, clock=clock) as server,
         aiohttp.ClientSession() as session,
-        session.get(f"{server.url}/diag/bundle/oldest") as download,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=_small_socket)) as slow,
+        slow.get(f"{server.url}/diag/bundle/oldest") as download,
     ):
         start = await download.content.read(10)
         for name in ("oldest", "middle", "receiving"):
