@@ -168,7 +168,8 @@ def _grown(array: Array, positions: int) -> Array:
 
 
 def _norm(x: Array, weight: Array, epsilon: float) -> Array:
-    normed: Array = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
+    root: Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon))
+    normed: Array = x / root * weight
     return normed
 
 
