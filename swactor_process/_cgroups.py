@@ -42,8 +42,7 @@ class ChildCgroup:
 
     def members(self) -> tuple[int, ...]:
         """Return the processes in the group that live, also those that left the child's process group."""
-        text = self._read("cgroup.procs")
-        return tuple(sorted(int(word) for word in text.split() if word.isdigit()))
+        return members_of(self.path)
 
     def kill(self) -> None:
         """Kill all of them at once (Linux since 5.14; else nothing)."""
@@ -54,7 +53,7 @@ class ChildCgroup:
 
     def oom_kills(self) -> OomEvidence | None:
         """Return how many of the group were killed for memory; None when nobody counts."""
-        kills = parse_oom_kills(self._read("memory.events"))
+        kills = parse_oom_kills(_read(self.path / "memory.events"))
         return None if kills is None else OomEvidence(kills, own_cgroup=True)
 
     def remove(self) -> bool:
@@ -67,11 +66,18 @@ class ChildCgroup:
             return False
         return True
 
-    def _read(self, name: str) -> bytes:
-        try:
-            return (self.path / name).read_bytes()
-        except OSError:
-            return b""
+
+def members_of(directory: Path) -> tuple[int, ...]:
+    """Return the processes in a control group, in ascending order; none when it has gone."""
+    words = _read(directory / "cgroup.procs").split()
+    return tuple(sorted(int(word) for word in words if word.isdigit()))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 class Cgroups:

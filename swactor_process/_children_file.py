@@ -21,6 +21,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from swactor_process._cgroups import members_of
 from swactor_process._errors import ProcessError
 from swactor_process._guardian_program import is_running, living_members, read_stat
 from swactor_process._slots import Slots
@@ -84,7 +85,7 @@ class Entry(Struct, frozen=True):
         if any((stat := read_stat(pid)) and stat.group == self.child.pid for pid in found):
             found.update(living_members(self.child.pid))
         if self.cgroup is not None:
-            found.update(_members_of(self.cgroup))
+            found.update(members_of(Path(self.cgroup)))
         return tuple(sorted(found))
 
 
@@ -252,14 +253,6 @@ def _decoded(line: bytes, kind: type[R]) -> R | None:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def _members_of(cgroup: str) -> set[int]:
-    try:
-        words = (Path(cgroup) / "cgroup.procs").read_text().split()
-    except OSError:
-        return set()
-    return {int(word) for word in words if word.isdigit()}
 
 
 def _event(entry: Entry, pids: tuple[int, ...]) -> SubprocessLeftBehind:
