@@ -114,10 +114,7 @@ class Outbox:
             return False
         due = self._unreceipted_bytes + cost_bytes
         try:
-            if due <= self._receipt_bytes:
-                self._target.tell(message)
-            else:
-                self._target.tell(WithReceipt(message, partial(self._left, due)))
+            self._target.tell(self._sealed(message, due))
         except MailboxFullError:
             return False
         self._count(cost_bytes, due)
@@ -126,6 +123,10 @@ class Outbox:
     def _has_room(self, cost_bytes: int) -> bool:
         """Whether one more output may lie there; any may while no receipt is awaited."""
         return not self._receipts or self._there_bytes + cost_bytes <= self._mailbox_bytes
+
+    def _sealed(self, message: object, due: int) -> object:
+        """Return what to tell so that ``message`` arrives: with a receipt if one is due for so many bytes."""
+        return message if due <= self._receipt_bytes else WithReceipt(message, partial(self._left, due))
 
     def _count(self, cost_bytes: int, due: int) -> None:
         self._there_bytes += cost_bytes
@@ -160,9 +161,7 @@ class Outbox:
                 await self._room.wait()
             self._room = None
             due = self._unreceipted_bytes + cost_bytes
-            if due > self._receipt_bytes:
-                message = WithReceipt(message, partial(self._left, due))
-            await self._target.send(message)
+            await self._target.send(self._sealed(message, due))
             self._count(cost_bytes, due)
             self._waiting.popleft()
             self._held_bytes -= cost_bytes
