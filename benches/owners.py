@@ -1,6 +1,6 @@
 """Ways to own a child process in an actor: the driver, and the least that an actor could do.
 
-Owns: `Driver`, `DriverInChunks`, `Floor`. Not here: the ways without actors (`children`).
+Owns: `Driver`, `DriverInBatches`, `DriverInChunks`, `Floor`. Not here: the ways without actors (`children`).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from swactor_process import (
     Output,
     ProcessChunk,
     ProcessExited,
+    ProcessLines,
     ProcessOutput,
     ProcessSpec,
     ProcessStarted,
@@ -44,11 +45,14 @@ class Owner(Actor[Any]):
     def __init__(self, spawner: Spawner) -> None:
         self._spawner = spawner
         self._request: _Request | None = None
+        self.lines = 0
 
     def on_message(self, ctx: Context[Any], message: Any) -> object:
         match message:
             case ProcessOutput() | ProcessChunk():
                 pass
+            case ProcessLines():
+                self.lines += len(message.lines)
             case ProcessExited() | SpawnFailed() if self._request is not None:
                 self._request.told(message)
             case ProcessStarted() if self._request is not None:
@@ -105,6 +109,13 @@ class Driver(Way):
         if not isinstance(last, ProcessExited) or last.dropped_lines or not last.eof_reached:
             raise RuntimeError(f"not all of the output was read: {last}")
         return took_s
+
+
+class DriverInBatches(Driver):
+    """The same; the lines that came together are told together."""
+
+    key, title = "batches", "swactor_process, Lines(batched)"
+    stdout = Lines(batched=True)
 
 
 class DriverInChunks(Driver):

@@ -7,7 +7,7 @@ import enum
 
 from msgspec import Struct
 
-from swactor_process.output import Line
+from swactor_process.output import Piece
 from swactor_process.spawner import ExitStatus, SpawnError, WriteOutcome
 from swactor_process.spec import Stream
 
@@ -104,11 +104,18 @@ class AnnounceStarted(Struct, frozen=True):
     """Tell that the child runs."""
 
 
-class AnnounceOutput(Struct, frozen=True):
-    """Tell these lines."""
+class AnnounceLines(Struct, frozen=True):
+    """Tell these whole lines; each has its newline."""
 
     stream: Stream
-    lines: list[Line]
+    data: bytes
+
+
+class AnnouncePiece(Struct, frozen=True):
+    """Tell this piece of a line."""
+
+    stream: Stream
+    piece: Piece
 
 
 class AnnounceChunks(Struct, frozen=True):
@@ -178,7 +185,8 @@ Effect = (
     | CheckGroup
     | CloseChild
     | AnnounceStarted
-    | AnnounceOutput
+    | AnnounceLines
+    | AnnouncePiece
     | AnnounceChunks
     | WriteFile
     | AnnounceReady

@@ -20,7 +20,8 @@ from swactor_process._effects import (
     AnnounceChunks,
     AnnounceExited,
     AnnounceFailed,
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceReady,
     AnnounceStarted,
     AnnounceStillAlive,
@@ -232,14 +233,16 @@ class Life:
 
     def _perform_one(self, effect: Effect) -> None:
         match effect:  # what is frequent comes first
-            case AnnounceOutput():
-                self._telling.output(effect)
+            case AnnounceLines():
+                self._telling.lines(effect)
             case AnnounceChunks():
                 self._telling.chunks(effect)
             case CancelTimer():
                 self._cancel_timer(effect.timer)
             case SetTimer():
                 self._set_timer(effect)
+            case AnnouncePiece():
+                self._telling.piece(effect)
             case StartChild():
                 # In another turn of the loop: what the kernel does for it takes long enough.
                 self._loop.call_soon(self._start_child)

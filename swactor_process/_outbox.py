@@ -17,9 +17,10 @@ from typing import Any
 
 from swactor import ActorRef, MailboxFullError, WithReceipt
 from swactor.abc import Loop, Waiter
+from swactor_process.messages import ProcessLines
 
 OUTPUT_COST_BYTES = 128
-"""What a line or chunk counts besides its own bytes: about what it takes in memory."""
+"""What a line, batch of lines or chunk counts besides its own bytes: about what it takes in memory."""
 RECEIPT_BYTES = 65_536
 """After so much output the mailbox is to say when it has come so far."""
 LOW_PART = 4
@@ -69,7 +70,7 @@ class Outbox:
     def offer(self, output: object, n_bytes: int) -> None:
         """Deliver ``output`` now or not at all."""
         if not self._taken(output, n_bytes + OUTPUT_COST_BYTES):
-            self._drop(n_bytes)
+            self._drop(output, n_bytes)
 
     def pour(self, outputs: list[Any], sizes: list[int]) -> int:
         """Deliver ``outputs`` of ``sizes`` bytes if there is room for them all; return how many were.
@@ -99,7 +100,7 @@ class Outbox:
         if self._taken(output, cost_bytes):
             return
         if self._limit_bytes is not None and self._held_bytes + cost_bytes > self._limit_bytes:
-            self._drop(n_bytes)
+            self._drop(output, n_bytes)
         else:
             self._held_bytes += cost_bytes
             self._wait(output, cost_bytes)
@@ -143,8 +144,8 @@ class Outbox:
         if self._room is not None:
             self._room.set(None)
 
-    def _drop(self, n_bytes: int) -> None:
-        self.dropped += 1
+    def _drop(self, output: object, n_bytes: int) -> None:
+        self.dropped += len(output) if isinstance(output, ProcessLines) else 1
         self.dropped_bytes += n_bytes
 
     def _wait(self, message: object, cost_bytes: int) -> None:

@@ -18,6 +18,9 @@ READ_BYTES = 65_536
 """What one read brings at most, and what pipes hold. One read, then the other children have their turn."""
 WIDE_BYTES = 262_144
 """The same for a child that fills its pipe, if its bytes are little work."""
+LINES_A_TURN = 1_024
+"""Fewer than fit into a mailbox, so that an owner that keeps up is told all; telling them takes a third of
+a millisecond."""
 REST_BYTES = 4_194_304
 """What is read at most after the exit, in one go."""
 
@@ -33,64 +36,75 @@ class Readables(Protocol):
 class PipeReader:
     """Reads a pipe whenever there is something, and says EOF once.
 
-    ``wide`` allows for a pipe that holds more and for larger reads, from when the other side has filled it.
+    ``by_line`` is for bytes of which each line is work: at most `LINES_A_TURN` lines are passed on in one
+    turn of the loop, so that those who do that work have their turns in between. Without it, a pipe that the
+    other side has filled is made to hold more, and read in larger pieces.
     """
 
     def __init__(
         self,
+        loop: Loop,
         readables: Readables,
         descriptor: int,
         *,
         on_data: Callable[[bytes], None],
         on_eof: Callable[[], None],
-        wide: bool = False,
+        by_line: bool,
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor: int | None = descriptor
         self._on_data, self._on_eof = on_data, on_eof
         self._read_bytes = READ_BYTES
-        self._may_widen = wide
+        self._by_line = by_line
+        self._may_widen = not by_line
+        self._paused = False
+        self._rest = b""
+        """What was read and has to wait for the next turn; nothing more is read before it is passed on."""
+        self._going_on = False
+        self._loop = loop
         self._readables = readables
         self._watch: Cancellable | None = readables.watch_readable(descriptor, self._read_once)
 
     def pause(self) -> None:
-        """Read nothing until `resume`; the other side waits once the pipe is full."""
-        if self._watch is not None:
-            watch, self._watch = self._watch, None
-            watch.cancel()
+        """Read and pass on nothing until `resume`; the other side waits once the pipe is full."""
+        self._paused = True
+        self._unwatch()
 
     def resume(self) -> None:
         """Read again."""
-        if self._watch is None and self._descriptor is not None:
-            self._watch = self._readables.watch_readable(self._descriptor, self._read_once)
+        self._paused = False
+        self._continue()
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
+        data, self._rest = self._rest, b""
+        if data:
+            self._on_data(data)
         rest = REST_BYTES
-        while rest > 0 and (taken := self._read()):
-            rest -= taken
+        while rest > 0 and (data := self._read()):
+            rest -= len(data)
+            self._on_data(data)
 
     def _read_once(self) -> None:
-        self._read()
+        if not self._rest:
+            self._pass_on(self._read())
 
-    def _read(self) -> int:
-        """Read once; return how many bytes came."""
+    def _read(self) -> bytes:
+        """Read once; return nothing when there is nothing, and at the end, which is said."""
         if self._descriptor is None:
-            return 0
+            return b""
         try:
             data = os.read(self._descriptor, self._read_bytes)
         except BlockingIOError:
-            return 0
+            return b""
         except OSError:  # a pipe end that cannot be read has nothing more to tell
             data = b""
         if not data:
             self.close()
             self._on_eof()
-            return 0
-        if self._may_widen and len(data) == READ_BYTES:
+        elif self._may_widen and len(data) == READ_BYTES:
             self._widen(self._descriptor)
-        self._on_data(data)
-        return len(data)
+        return data
 
     def _widen(self, descriptor: int) -> None:
         self._may_widen = False
@@ -98,11 +112,44 @@ class PipeReader:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE_BYTES)
             self._read_bytes = WIDE_BYTES
 
+    def _pass_on(self, data: bytes) -> None:
+        if self._by_line and data.count(b"\n") > LINES_A_TURN:
+            self._rest = data.split(b"\n", LINES_A_TURN)[-1]
+            self._unwatch()
+            self._continue()
+            data = data[: len(data) - len(self._rest)]
+        if data:
+            self._on_data(data)
+
+    def _continue(self) -> None:
+        """Go on with what was read already, or with reading, unless paused or closed."""
+        if self._paused or self._descriptor is None:
+            return
+        if not self._rest:
+            if self._watch is None:
+                self._watch = self._readables.watch_readable(self._descriptor, self._read_once)
+        elif not self._going_on:
+            self._going_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        if not self._paused:
+            data, self._rest = self._rest, b""
+            self._pass_on(data)
+            self._continue()
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            watch, self._watch = self._watch, None
+            watch.cancel()
+
     def close(self) -> None:
         """Close our end; nothing is called any more."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            self.pause()
+            self._rest = b""
+            self._unwatch()
             os.close(descriptor)
 
 

@@ -7,7 +7,8 @@ Not here: asking (``_probing``), in which states anything counts (``transitions`
 import re
 
 from swactor_process._effects import (
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceReady,
     CancelTimer,
     Effect,
@@ -16,6 +17,7 @@ from swactor_process._effects import (
     StopProbing,
     Timer,
 )
+from swactor_process._streams import StreamEffect
 from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort
 
 
@@ -35,14 +37,18 @@ class ReadinessWatch:
         deadline = SetTimer(Timer.READY, self._rule.deadline_s)
         return [deadline] if self._probed is None else [deadline, ProbeReadiness()]
 
-    def on_lines(self, output: AnnounceOutput, now_s: float) -> list[Effect]:
-        """The child wrote lines."""
+    def on_output(self, output: StreamEffect, now_s: float) -> list[Effect]:
+        """The child wrote something."""
         rule = self._rule
-        met = (
-            isinstance(rule, ReadyOnLine)
-            and output.stream is rule.stream
-            and any(re.search(rule.pattern, line.text) for line in output.lines)
-        )
+        if not isinstance(rule, ReadyOnLine) or output.stream is not rule.stream:
+            return []
+        match output:
+            case AnnounceLines():
+                met = any(_says(rule.pattern, line) for line in output.data[:-1].split(b"\n"))
+            case AnnouncePiece():
+                met = _says(rule.pattern, output.piece.data)
+            case _:
+                met = False
         return self._tell(now_s, overdue=False) if met else []
 
     def on_probed(self, now_s: float, *, met: bool) -> list[Effect]:
@@ -75,3 +81,7 @@ class ReadinessWatch:
         probed, self._probed = self._probed, None
         probing: list[Effect] = [] if probed is None else [CancelTimer(Timer.PROBE), StopProbing()]
         return [CancelTimer(Timer.READY), *probing]
+
+
+def _says(pattern: str, line: bytes) -> bool:
+    return re.search(pattern, line.decode("utf-8", "replace")) is not None

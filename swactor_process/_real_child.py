@@ -240,7 +240,7 @@ class RealChild:
             self._stdin = PipeWriter(loop, pipes.stdin, limit_bytes=self._spec.stdin_buffer_bytes)
             pipes.stdin = None
         for stream in tuple(pipes.outputs):
-            self._readers[stream] = self._reader(readables, stream, pipes.outputs[stream])
+            self._readers[stream] = self._reader(loop, readables, stream, pipes.outputs[stream])
             del pipes.outputs[stream]
         if pipes.report is not None:
             self._launch = Launch(self._spec, readables, pipes.report, self._launched)
@@ -249,7 +249,7 @@ class RealChild:
             for reader in self._readers.values():
                 reader.pause()  # the program may speak before we know that it runs
 
-    def _reader(self, readables: Readables, stream: Stream, descriptor: int) -> PipeReader:
+    def _reader(self, loop: Loop, readables: Readables, stream: Stream, descriptor: int) -> PipeReader:
         def on_data(data: bytes) -> None:
             if self._listener is not None:
                 self._listener.output(stream, data)
@@ -258,9 +258,9 @@ class RealChild:
             if self._listener is not None:
                 self._listener.eof(stream)
 
-        # Cutting lines is so much work that others should have their turn more often.
-        wide = not isinstance(self._spec.policy(stream), Lines)
-        return PipeReader(readables, descriptor, on_data=on_data, on_eof=on_eof, wide=wide)
+        policy = self._spec.policy(stream)
+        by_line = isinstance(policy, Lines) and not policy.batched
+        return PipeReader(loop, readables, descriptor, on_data=on_data, on_eof=on_eof, by_line=by_line)
 
     @property
     def cgroup(self) -> CgroupPlace | None:

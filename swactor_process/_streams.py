@@ -4,11 +4,11 @@ Owns: the effects that bytes bring about, by policy; which stream has a tail.
 Not here: cutting lines, remembering a tail (``output``).
 """
 
-from swactor_process._effects import AnnounceChunks, AnnounceOutput, WriteFile
-from swactor_process.output import Line, LineSplitter, Tail
+from swactor_process._effects import AnnounceChunks, AnnounceLines, AnnouncePiece, WriteFile
+from swactor_process.output import Cut, LineSplitter, Tail
 from swactor_process.spec import Chunks, Lines, ProcessSpec, Stream, ToFile
 
-StreamEffect = AnnounceOutput | AnnounceChunks | WriteFile
+StreamEffect = AnnounceLines | AnnouncePiece | AnnounceChunks | WriteFile
 
 
 class StreamReader:
@@ -22,7 +22,7 @@ class StreamReader:
         self._chunk_max = policy.chunk_max_bytes if isinstance(policy, Chunks) else None
         self._to_file = isinstance(policy, ToFile)
 
-    def feed(self, data: bytes) -> StreamEffect | None:
+    def feed(self, data: bytes) -> list[StreamEffect]:
         """Return what ``data`` brings about."""
         if self._tail is not None:
             self._tail.feed(data)
@@ -30,15 +30,18 @@ class StreamReader:
             return self._told(self._splitter.feed(data))
         if self._chunk_max is not None:
             starts = range(0, len(data), self._chunk_max)
-            return AnnounceChunks(self._stream, [data[at : at + self._chunk_max] for at in starts])
-        return WriteFile(self._stream, data) if self._to_file else None
+            return [AnnounceChunks(self._stream, [data[at : at + self._chunk_max] for at in starts])]
+        return [WriteFile(self._stream, data)] if self._to_file else []
 
-    def end(self) -> AnnounceOutput | None:
+    def end(self) -> list[StreamEffect]:
         """Return what the end of the stream brings about: its rest."""
-        return None if self._splitter is None else self._told(self._splitter.end())
+        return [] if self._splitter is None else self._told(self._splitter.end())
 
-    def _told(self, lines: list[Line]) -> AnnounceOutput | None:
-        return AnnounceOutput(self._stream, lines) if lines else None
+    def _told(self, cuts: list[Cut]) -> list[StreamEffect]:
+        return [
+            AnnounceLines(self._stream, cut) if isinstance(cut, bytes) else AnnouncePiece(self._stream, cut)
+            for cut in cuts
+        ]
 
     def tail(self) -> str:
         """Return the last bytes, for people; nothing for a stream that keeps none."""

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 from swactor import ActorRef, Context
-from swactor_process._effects import AnnounceChunks, AnnounceExited, AnnounceOutput, AnnounceReady
+from swactor_process._effects import (
+    AnnounceChunks,
+    AnnounceExited,
+    AnnounceLines,
+    AnnouncePiece,
+    AnnounceReady,
+)
 from swactor_process._files import errno_name
 from swactor_process._outbox import Outbox
 from swactor_process.events import SubprocessSpawnFailed
@@ -18,6 +24,7 @@ from swactor_process.messages import (
     ProcessChunk,
     ProcessExited,
     ProcessFileFailed,
+    ProcessLines,
     ProcessOutput,
     ProcessReady,
     ProcessReadyOverdue,
@@ -26,7 +33,7 @@ from swactor_process.messages import (
     SpawnFailed,
 )
 from swactor_process.spawner import Child, SpawnError
-from swactor_process.spec import ProcessSpec, Stream, pauses
+from swactor_process.spec import Lines, ProcessSpec, Stream, pauses
 
 
 class Telling:
@@ -69,14 +76,22 @@ class Telling:
             )
         )
 
-    def output(self, effect: AnnounceOutput) -> None:
+    def lines(self, effect: AnnounceLines) -> None:
         """Tell lines of the child, as the policy of the stream says when the owner has no room."""
         process, spawn_id, stream = self._name["process"], self._name["spawn_id"], effect.stream
-        outputs = [
-            ProcessOutput(process, spawn_id, stream, line.data, line.part, line.terminated)
-            for line in effect.lines
-        ]
-        self._give(stream, outputs, [len(line.data) for line in effect.lines])
+        policy = self._spec.policy(stream)
+        if isinstance(policy, Lines) and policy.batched:
+            self._giver(stream)(ProcessLines(process, spawn_id, stream, effect.data), len(effect.data))
+        else:
+            lines = effect.data[:-1].split(b"\n")
+            outputs = [ProcessOutput(process, spawn_id, stream, line) for line in lines]
+            self._give(stream, outputs, list(map(len, lines)))
+
+    def piece(self, effect: AnnouncePiece) -> None:
+        """Tell a piece of a line of the child, likewise."""
+        process, spawn_id, piece = self._name["process"], self._name["spawn_id"], effect.piece
+        output = ProcessOutput(process, spawn_id, effect.stream, piece.data, piece.part, piece.terminated)
+        self._giver(effect.stream)(output, len(piece.data))
 
     def chunks(self, effect: AnnounceChunks) -> None:
         """Tell bytes of the child, as the policy of the stream says when the owner has no room."""
@@ -88,9 +103,12 @@ class Telling:
         done = self._owner.pour(outputs, sizes)
         if done == len(outputs):
             return
-        give = self._owner.hold if pauses(self._spec.policy(stream)) else self._owner.offer
+        give = self._giver(stream)
         for output, n_bytes in zip(outputs[done:], sizes[done:], strict=True):
             give(output, n_bytes)
+
+    def _giver(self, stream: Stream) -> Callable[[object, int], None]:
+        return self._owner.hold if pauses(self._spec.policy(stream)) else self._owner.offer
 
     def bound(self) -> None:
         """Output is read whatever happens from now on, so it may be dropped."""

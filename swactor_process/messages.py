@@ -1,8 +1,8 @@
 """What an owner says to a process actor, and what it hears from it.
 
 Owns: the commands and the notifications. Order of the notifications, each exactly once:
-`ProcessStarted`, output (any number of `ProcessOutput` and `ProcessChunk`; `ProcessReady` or
-`ProcessReadyOverdue` among them), `ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes
+`ProcessStarted`, output (any number of `ProcessOutput`, `ProcessLines` and `ProcessChunk`; `ProcessReady`
+or `ProcessReadyOverdue` among them), `ProcessExited`; or `SpawnFailed` alone. `ProcessStillAlive` comes
 before the exit when a stop took too long. `ProcessGivenUp` comes between attempts.
 Not here: who sends what when (``session``). These records stay inside one node.
 """
@@ -46,14 +46,40 @@ class ProcessOutput(Struct, frozen=True):
     spawn_id: str
     stream: Stream
     line: bytes
-    part: LinePart
-    terminated: bool
+    part: LinePart = LinePart.WHOLE
+    terminated: bool = True
     """False: the stream ended here without a newline."""
 
     @property
     def text(self) -> str:
         """``line`` for people: undecodable bytes are replaced. Decoded each time."""
         return self.line.decode("utf-8", "replace")
+
+
+class ProcessLines(Struct, frozen=True):
+    """Whole lines of the child that came together, one at least; for a stream with `Lines.batched`."""
+
+    process: ActorRef[ProcessCommand]
+    spawn_id: str
+    stream: Stream
+    data: bytes
+    """All of them, each with its newline."""
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return self.data.count(b"\n")
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines, without their newlines. Cut each time."""
+        lines = self.data.split(b"\n")
+        lines.pop()
+        return lines
+
+    @property
+    def texts(self) -> list[str]:
+        """``lines`` for people: undecodable bytes are replaced. Decoded each time."""
+        return self.data[:-1].decode("utf-8", "replace").split("\n")
 
 
 class ProcessChunk(Struct, frozen=True):
@@ -232,6 +258,7 @@ ProcessCommand = WriteStdin | CloseStdin | MarkReady | SendSignal | Stop
 ProcessNotification = (
     ProcessStarted
     | ProcessOutput
+    | ProcessLines
     | ProcessChunk
     | ProcessFileFailed
     | ProcessReady

@@ -21,21 +21,20 @@ class LinePart(enum.Enum):
     LAST = "last"
 
 
-class Line(Struct, frozen=True, gc=False):
-    """One line, or one piece of an over-long one, without its newline.
+class Piece(Struct, frozen=True, gc=False):
+    """What is not simply a whole line: a piece of an over-long one, or the unterminated rest.
 
-    ``data`` are the child's own bytes. ``terminated`` is false for the rest that the child ended, or stopped
-    being read, without a newline.
+    ``data`` are the child's own bytes, without the newline. ``terminated`` is false for the rest that the
+    child ended, or stopped being read, without a newline.
     """
 
     data: bytes
     part: LinePart = LinePart.WHOLE
     terminated: bool = True
 
-    @property
-    def text(self) -> str:
-        """``data`` for people: undecodable bytes are replaced."""
-        return self.data.decode("utf-8", "replace")
+
+Cut = bytes | Piece
+"""Whole lines that follow each other, each with its newline, or a piece of one."""
 
 
 class LineSplitter:
@@ -46,33 +45,57 @@ class LineSplitter:
         self._rest = b""
         self._open_piece = False  # pieces of the line at hand went out already
 
-    def feed(self, data: bytes) -> list[Line]:
-        """Return the lines and pieces that ``data`` completes."""
-        complete = data.split(b"\n")
-        if self._rest:
-            complete[0] = self._rest + complete[0]
-        rest = complete.pop()
-        if not self._open_piece and (not complete or max(map(len, complete)) <= self._max):
-            lines = list(map(Line, complete))
-        else:
-            lines = [piece for line in complete for piece in self._pieces(line)]
-        pieces, self._rest = self._cut(rest)
-        return lines + pieces
+    def feed(self, data: bytes) -> list[Cut]:
+        """Return the lines and pieces that ``data`` completes, in order."""
+        end = data.rfind(b"\n") + 1
+        cuts: list[Cut] = []
+        if end:
+            block = self._rest + data[:end]
+            self._rest, data = b"", data[end:]
+            if not self._open_piece and self._all_fit(block):
+                cuts.append(block)
+            else:
+                cuts += self._cut_lines(block)
+        pieces, self._rest = self._cut(self._rest + data)
+        return cuts + pieces
 
-    def end(self) -> list[Line]:
+    def end(self) -> list[Cut]:
         """Return the unterminated rest, if there is any. The stream is over."""
         rest, self._rest = self._rest, b""
         if not rest and not self._open_piece:
             return []
         return [self._last_piece(rest, terminated=False)]
 
-    def _pieces(self, line: bytes) -> list[Line]:
-        pieces, last = self._cut(line)
-        return [*pieces, self._last_piece(last, terminated=True)]
+    def _all_fit(self, block: bytes) -> bool:
+        """Whether no line of ``block`` is too long. Looks for one newline every ``line_max_bytes``.
 
-    def _cut(self, line: bytes) -> tuple[list[Line], bytes]:
+        What lies between two newlines that are so close together is short enough, however many lines it is.
+        """
+        at, last = 0, len(block) - 1
+        while last - at > self._max:
+            newline = block.rfind(b"\n", at, at + self._max + 1)
+            if newline < 0:
+                return False
+            at = newline + 1
+        return True
+
+    def _cut_lines(self, block: bytes) -> list[Cut]:
+        cuts: list[Cut] = []
+        whole = at = 0  # where the whole lines begin that no cut has yet, and where the line at hand begins
+        for line in block[:-1].split(b"\n"):
+            after = at + len(line) + 1
+            if self._open_piece or len(line) > self._max:
+                if whole < at:
+                    cuts.append(block[whole:at])
+                pieces, last = self._cut(line)
+                cuts += [*pieces, self._last_piece(last, terminated=True)]
+                whole = after
+            at = after
+        return cuts if whole == at else [*cuts, block[whole:]]
+
+    def _cut(self, line: bytes) -> tuple[list[Piece], bytes]:
         """Return pieces of ``line``, and the rest that is short enough."""
-        pieces: list[Line] = []
+        pieces: list[Piece] = []
         start = 0
         while len(line) - start > self._max:
             end = self._end_of_piece(line, start)
@@ -88,15 +111,15 @@ class LineSplitter:
                 return place
         return end
 
-    def _piece(self, data: bytes) -> Line:
+    def _piece(self, data: bytes) -> Piece:
         part = LinePart.MIDDLE if self._open_piece else LinePart.FIRST
         self._open_piece = True
-        return Line(data, part)
+        return Piece(data, part)
 
-    def _last_piece(self, data: bytes, *, terminated: bool) -> Line:
+    def _last_piece(self, data: bytes, *, terminated: bool) -> Piece:
         part = LinePart.LAST if self._open_piece else LinePart.WHOLE
         self._open_piece = False
-        return Line(data, part, terminated)
+        return Piece(data, part, terminated)
 
 
 class Tail:

@@ -9,7 +9,6 @@ bytes of a stream (``_streams``), performing effects (``_life``). Times are mono
 from swactor_process._effects import (
     AnnounceExited,
     AnnounceFailed,
-    AnnounceOutput,
     AnnounceStarted,
     AnswerWrite,
     CancelTimer,
@@ -203,14 +202,13 @@ class Session:
             effects.append(CheckGroup())
         return effects
 
-    def _announce(self, output: StreamEffect | None, now_s: float) -> list[Effect]:
-        if output is None:
-            return []
+    def _announce(self, outputs: list[StreamEffect], now_s: float) -> list[Effect]:
         # Also when the child has ended meanwhile: what counts is what it wrote, not what was noticed first.
-        return [
-            output,
-            *(self._readiness.on_lines(output, now_s) if isinstance(output, AnnounceOutput) else []),
-        ]
+        effects: list[Effect] = []
+        for output in outputs:
+            effects.append(output)
+            effects += self._readiness.on_output(output, now_s)
+        return effects
 
     def on_probed(self, now_s: float, *, met: bool) -> list[Effect]:
         """It was looked whether the readiness rule is met."""

@@ -59,6 +59,9 @@ class Lines(Struct, frozen=True, tag=True):
 
     line_max_bytes: int = LINE_MAX_BYTES
     when_full: WhenFull = WhenFull.DROP
+    batched: bool = False
+    """Whether whole lines that one read brought come together (`ProcessLines`), for a child that says much:
+    to tell each by itself takes many times as long as to read it. Pieces of lines come as ever."""
 
     def __post_init__(self) -> None:
         """Check the limit."""

@@ -18,6 +18,7 @@ from swactor_process import (
     ProcessChunk,
     ProcessCommand,
     ProcessExited,
+    ProcessLines,
     ProcessOutput,
     ProcessSpec,
     ProcessStarted,
@@ -128,6 +129,19 @@ async def test_fc_008_what_a_line_takes_besides_its_bytes_counts_too(bench: Benc
     assert exited.dropped_lines == 300_000 - len(slow.lines())
 
 
+async def test_fc_008_of_a_batch_that_is_dropped_every_line_counts(bench: Bench) -> None:
+    batched = Lines(batched=True)
+    slow = await bench.start(sh("yes '' | head -n 3000000", stdout=batched, mailbox_bytes=1_000_000))
+
+    exited = await bench.exit_seen(timeout_s=10.0)
+    slow.gate.set()
+    await slow.exited()
+
+    told = sum(len(message) for message in slow.heard if isinstance(message, ProcessLines))
+    assert 0 < told <= 1_000_000
+    assert (exited.dropped_lines, exited.dropped_bytes) == (3_000_000 - told, 3_000_000 - told)
+
+
 async def test_fc_008_a_child_waits_for_an_owner_with_room_for_messages_but_not_for_bytes(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -177,6 +191,20 @@ async def test_the_child_waits_while_its_owner_is_behind_and_every_line_comes(
     assert slow.lines() == [str(number) for number in range(1, 30_001)]
     assert (exited.exit_code, exited.dropped_lines, exited.eof_reached) == (3, 0, True)
     assert mark.exists()
+
+
+async def test_batches_of_lines_wait_too(bench: Bench) -> None:
+    policy = Lines(when_full=WhenFull.PAUSE, batched=True)
+    slow = await bench.start(sh("seq 1 300000", stdout=policy, backlog_bytes=10_000))
+    await eventually(lambda: bool(slow.heard))
+    await never(lambda: not is_alive(slow.heard[0].pid))
+
+    slow.gate.set()
+
+    exited = await slow.exited()
+    texts = [text for message in slow.heard if isinstance(message, ProcessLines) for text in message.texts]
+    assert texts == [str(number) for number in range(1, 300_001)]
+    assert exited.dropped_lines == 0
 
 
 async def test_chunks_wait_too(bench: Bench) -> None:

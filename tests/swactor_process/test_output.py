@@ -4,48 +4,68 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swactor_process import LinePart
-from swactor_process.output import Line, LineSplitter, Tail
+from swactor_process.output import Cut, LineSplitter, Piece, Tail
 
 
-def split(chunks: list[bytes], line_max_bytes: int = 1_000) -> list[Line]:
+def split(chunks: list[bytes], line_max_bytes: int = 1_000) -> list[Cut]:
     splitter = LineSplitter(line_max_bytes)
-    return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.end()
+    return [cut for chunk in chunks for cut in splitter.feed(chunk)] + splitter.end()
+
+
+def pieces_of(cuts: list[Cut]) -> list[Piece]:
+    """Whole lines as pieces, too."""
+    pieces: list[Piece] = []
+    for cut in cuts:
+        pieces += [cut] if isinstance(cut, Piece) else map(Piece, cut[:-1].split(b"\n"))
+    return pieces
 
 
 def test_lines_do_not_depend_on_how_they_arrive() -> None:
-    assert split([b"on", b"e\ntwo", b"\n\n"]) == [Line(b"one"), Line(b"two"), Line(b"")]
+    assert split([b"on", b"e\ntwo", b"\n\n"]) == [b"one\n", b"two\n\n"]
 
 
 def test_a_character_cut_by_a_chunk_or_a_piece_stays_whole_for_people() -> None:
-    pieces = split(["äöü\n".encode()], line_max_bytes=3)
+    pieces = pieces_of(split(["äöü\n".encode()], line_max_bytes=3))
 
-    assert b"".join(line.data for line in pieces) == "äöü".encode()
-    assert "".join(line.text for line in pieces) == "äöü"
+    assert [piece.data.decode() for piece in pieces] == ["ä", "ö", "ü"]
 
 
 def test_an_over_long_rest_is_passed_on_before_its_end_is_known() -> None:
     splitter = LineSplitter(4)
 
-    assert [line.part for line in splitter.feed(b"x" * 10)] == [LinePart.FIRST, LinePart.MIDDLE]
-    assert splitter.feed(b"y\nz\n") == [Line(b"xxy", LinePart.LAST), Line(b"z")]
+    assert [piece.part for piece in pieces_of(splitter.feed(b"x" * 10))] == [LinePart.FIRST, LinePart.MIDDLE]
+    assert splitter.feed(b"y\nz\n") == [Piece(b"xxy", LinePart.LAST), b"z\n"]
 
 
 def test_an_over_long_rest_without_a_newline_is_marked() -> None:
-    *_, last = split([b"x" * 10], line_max_bytes=4)
+    *_, last = pieces_of(split([b"x" * 10], line_max_bytes=4))
 
     assert (last.part, last.terminated) == (LinePart.LAST, False)
 
 
 @given(st.lists(st.text("ab\n\xe4", max_size=12).map(str.encode), max_size=8), st.integers(1, 5))
 def test_no_byte_is_lost_or_invented(chunks: list[bytes], line_max_bytes: int) -> None:
-    lines = split(chunks, line_max_bytes)
+    pieces = pieces_of(split(chunks, line_max_bytes))
 
     ends = {LinePart.WHOLE, LinePart.LAST}
-    again = b"".join(line.data + (b"\n" if line.part in ends and line.terminated else b"") for line in lines)
+    again = b"".join(
+        piece.data + (b"\n" if piece.part in ends and piece.terminated else b"") for piece in pieces
+    )
     assert again == b"".join(chunks)
-    assert all(len(line.data) <= line_max_bytes for line in lines)
-    openings = [line.part for line in lines if line.part is not LinePart.MIDDLE]
+    assert all(len(piece.data) <= line_max_bytes for piece in pieces)
+    openings = [piece.part for piece in pieces if piece.part is not LinePart.MIDDLE]
     assert openings.count(LinePart.FIRST) == openings.count(LinePart.LAST)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 9))
+def test_lines_that_are_short_enough_stay_together_and_others_are_cut(
+    sizes: list[int], line_max_bytes: int
+) -> None:
+    data = b"".join(b"x" * size + b"\n" for size in sizes)
+
+    together = split([data], line_max_bytes) == [data]
+
+    assert together is (max(sizes) <= line_max_bytes)
 
 
 @given(st.lists(st.binary(max_size=9), max_size=20), st.integers(0, 8))

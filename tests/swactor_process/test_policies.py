@@ -1,9 +1,14 @@
 """What becomes of a child's output by the policy of the stream. Real children, every event loop."""
 
+import pytest
+
 from swactor_process import (
     Chunks,
+    LinePart,
+    Lines,
     ProcessChunk,
     ProcessExited,
+    ProcessLines,
     ProcessOutput,
     ProcessStarted,
     Stream,
@@ -38,6 +43,55 @@ async def test_a_chunk_is_never_above_its_limit(node: Node) -> None:
     assert max(len(chunk.data) for chunk in chunks) == 1_000
     kinds = [type(heard) for heard in owned.heard]
     assert (kinds[0], kinds[-1]) == (ProcessStarted, ProcessExited)
+
+
+@pytest.mark.parametrize("line", ["", "0123456789"])
+async def test_fc_008_an_owner_that_keeps_up_hears_every_line_however_short(node: Node, line: str) -> None:
+    """One read brings 65,536 empty lines; the mailbox has room for 10,000."""
+    owned = await node.start(sh(f"yes '{line}' | head -n 100000"))
+
+    exited = await owned.exited()
+
+    assert (len(owned.all(ProcessOutput)), exited.dropped_lines) == (100_000, 0)
+
+
+async def test_lines_that_came_together_are_told_together(node: Node) -> None:
+    script = r"printf 'a\210\n\nb\n'; read go; printf 'c\nd' ; printf 'oops\n' >&2"
+    owned = await node.start(sh(script, stdout=Lines(batched=True)))
+    first = await owned.first(ProcessLines)
+    assert (first.stream, first.lines, first.texts) == (
+        Stream.STDOUT,
+        [b"a\x88", b"", b"b"],
+        ["a\ufffd", "", "b"],
+    )
+    assert len(first) == 3
+
+    owned.process.tell(WriteStdin(b"go\n"))
+
+    await owned.exited()
+    assert [lines.lines for lines in owned.all(ProcessLines)[1:]] == [[b"c"]]
+    rest = [told for told in owned.all(ProcessOutput) if told.stream is Stream.STDOUT]
+    assert [(told.line, told.part, told.terminated) for told in rest] == [(b"d", LinePart.WHOLE, False)]
+    assert owned.lines()[-1] == "oops" or owned.lines()[0] == "oops"
+
+
+async def test_batches_hold_every_line_of_a_flood_in_order_and_pieces_of_long_ones_between(
+    node: Node,
+) -> None:
+    script = "seq 1 100000; head -c 150 /dev/zero | tr '\\0' x; echo; seq 100001 200000"
+    owned = await node.start(sh(script, stdout=Lines(line_max_bytes=100, batched=True)))
+
+    exited = await owned.exited()
+
+    said: list[str] = []
+    for told in owned.heard:
+        if isinstance(told, ProcessLines):
+            said += told.texts
+        elif isinstance(told, ProcessOutput):
+            said.append(told.part.value)
+    numbers = [str(number) for number in range(1, 200_001)]
+    assert said == [*numbers[:100_000], "first", "last", *numbers[100_000:]]
+    assert exited.dropped_lines == 0
 
 
 def joined(chunks: list[ProcessChunk], stream: Stream) -> bytes:

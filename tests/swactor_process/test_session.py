@@ -11,7 +11,8 @@ from swactor_process import ExitStatus, ProcessSpec, ReadyOnLine, SpawnError, Sp
 from swactor_process._effects import (
     AnnounceExited,
     AnnounceFailed,
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceReady,
     AnnounceStarted,
     AnnounceStillAlive,
@@ -198,7 +199,7 @@ def test_fc_011_output_after_the_exit_comes_before_the_last_word() -> None:
     session.on_exited(ExitStatus(exit_code=2), 1.0)
 
     effects = session.on_output(Stream.STDERR, b"FINAL", 1.1) + end_of_output(session, 1.2)
-    assert only(AnnounceOutput, effects)[-1].lines[0].text == "FINAL"
+    assert only(AnnouncePiece, effects)[-1].piece.data == b"FINAL"
     (exited,) = only(AnnounceExited, session.on_group((), 1.2))
 
     assert exited.stderr_tail == "FINAL"
@@ -215,7 +216,7 @@ def test_fc_001_a_stream_that_stays_open_and_silent_is_waited_for_briefly() -> N
     assert session.on_timer(Timer.QUIET, 1.6)[-1] == CheckGroup()
     effects = session.on_group((42,), 1.6)
 
-    assert only(AnnounceOutput, effects)[0].lines[0].terminated is False
+    assert only(AnnouncePiece, effects)[0].piece.terminated is False
     (exited,) = only(AnnounceExited, effects)
     assert (exited.eof_reached, exited.survivors) == (False, (42,))
 
@@ -280,7 +281,8 @@ ACTIONS = st.lists(
 )
 ANNOUNCEMENTS = (
     AnnounceStarted,
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceReady,
     AnnounceStillAlive,
     AnnounceFailed,

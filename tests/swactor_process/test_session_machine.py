@@ -23,7 +23,8 @@ from swactor_process._effects import (
     AnnounceChunks,
     AnnounceExited,
     AnnounceFailed,
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceReady,
     AnnounceStarted,
     AnnounceStillAlive,
@@ -63,7 +64,8 @@ TIMES_S = st.sampled_from([0.0, 0.3, 1.0, 4.0])
 ENDS = st.sampled_from([ExitStatus(exit_code=0), ExitStatus(signal=10), ExitStatus(status_lost=True)])
 TOLD = (
     AnnounceStarted,
-    AnnounceOutput,
+    AnnounceLines,
+    AnnouncePiece,
     AnnounceChunks,
     AnnounceReady,
     AnnounceStillAlive,
