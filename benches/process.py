@@ -8,9 +8,9 @@ there is one.
 The *limit* is ``subprocess.Popen`` in a session of its own, a pidfd, and a callback of the loop: no owner, no
 output, no group, no guard.
 
-Output of short lines has a bar where those of one read come together; its owner cuts them. To tell each line by
-itself costs several times what it takes to read it, whoever does it: the floor of that is measured, too. Lines of
-4 KiB (``--line-bytes 4096``) are read nearly as fast as a bare loop reads either way.
+Output of short lines has a bar where those of one read come together; its owner cuts them. To tell each line
+by itself costs several times what it takes to read it, whoever does it: the floor of that is measured, too.
+Lines of 4 KiB (``--line-bytes 4096``) are read nearly as fast as a bare loop reads either way.
 
 The exit status is 0 whatever the figures are: a benchmark is not a test.
 """
