@@ -10,7 +10,7 @@ mailbox must not lose an exit, and an actor that is stopping still has to see it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 
@@ -96,9 +96,10 @@ class Life:
         self._tickets = 0
         self._lost_stdin_bytes = 0
         self._stops: list[Reply[StopResult]] = []
+        self._spawned_s: float | None = None  # set while the session has yet to hear of the start
         self._exited_at_ms = 0
         self._last: ProcessExited | SpawnFailed | None = None
-        self._settled: Waiter[None] = self._loop.waiter()
+        self._ended = False
 
     @cached_property
     def _telling(self) -> Telling:
@@ -110,6 +111,10 @@ class Life:
             watchers=self._watchers,
             on_level=self._level_changed,
         )
+
+    @cached_property
+    def _settled(self) -> Waiter[None]:
+        return self._loop.waiter()
 
     @property
     def over(self) -> bool:
@@ -153,10 +158,18 @@ class Life:
             return
         grace_s = self._spec.grace_s if stop.grace_s is None else stop.grace_s
         deadline_s = self._spec.deadline_s if stop.deadline_s is None else stop.deadline_s
+        self._begin()
         self._perform(self._session.on_stop_asked(self._now_s(), grace_s=grace_s, deadline_s=deadline_s))
 
-    async def end(self) -> None:
-        """Stop because the actor ends; return when the child has ended or will not."""
+    def end(self) -> Awaitable[None] | None:
+        """Stop because the actor ends; over when the child has ended or will not."""
+        if not self.over:
+            return self._stop_and_wait()
+        self._let_go()
+        return None
+
+    async def _stop_and_wait(self) -> None:
+        self._begin()
         grace_s = min(self._spec.grace_s, OWNER_STOP_GRACE_S)
         deadline_s = min(self._spec.deadline_s, OWNER_STOP_DEADLINE_S)
         try:
@@ -179,14 +192,17 @@ class Life:
 
     def output(self, stream: Stream, data: bytes) -> None:
         """See `ChildListener.output`."""
+        self._begin()
         self._react(self._session.on_output(stream, data, self._now_s()))
 
     def eof(self, stream: Stream) -> None:
         """See `ChildListener.eof`."""
+        self._begin()
         self._react(self._session.on_eof(stream, self._now_s()))
 
     def exited(self, status: ExitStatus) -> None:
         """See `ChildListener.exited`."""
+        self._begin()
         self._exited_at_ms = self._clock.wall_ms()
         self._react(self._session.on_exited(status, self._now_s()))
 
@@ -278,8 +294,18 @@ class Life:
         except Exception as error:  # noqa: BLE001 - the actor fails with it; a stop finds nothing started
             self._break(error)
         else:
-            loading = self._child.loading
-            self._react(self._session.on_loading() if loading else self._session.on_spawned(self._now_s()))
+            if self._child.loading:
+                self._react(self._session.on_loading())
+            else:
+                self._spawned_s = self._now_s()
+                # In another turn again: what was done so far has held the loop long enough.
+                self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Have the session hear of the start, before anything else that has happened since."""
+        if self._spawned_s is not None:
+            spawned_s, self._spawned_s = self._spawned_s, None
+            self._react(self._session.on_spawned(spawned_s))
 
     def _command_child(
         self,
@@ -308,6 +334,8 @@ class Life:
                 child.read_rest()
             case CheckGroup():
                 self._perform(self._session.on_group(child.reap(), self._now_s()))
+            case CloseChild() if self.over:
+                self._loop.call_soon(self._let_go)  # the owner is told first
             case CloseChild():
                 child.close()
 
@@ -359,24 +387,29 @@ class Life:
                 self._answer_stops(self._telling.still_alive(self._running_child()))
                 self._settled.set(None)
             case AnnounceFailed(error=error):
-                self._finish(self._telling.failed(error))
+                self._last = self._telling.failed(error)
+                self._answer_stops(self._last)
+                self._let_go()
             case AnnounceExited():
-                self._finish(
-                    self._telling.exited(
-                        self._running_child(),
-                        effect,
-                        exited_at_ms=self._exited_at_ms,
-                        lost_stdin_bytes=self._lost_stdin_bytes,
-                        lost_file_bytes=self._files.lost_bytes,
-                    )
+                self._last = self._telling.exited(
+                    self._running_child(),
+                    effect,
+                    exited_at_ms=self._exited_at_ms,
+                    lost_stdin_bytes=self._lost_stdin_bytes,
+                    lost_file_bytes=self._files.lost_bytes,
                 )
+                self._answer_stops(self._last)
 
-    def _finish(self, last: ProcessExited | SpawnFailed) -> None:
-        self._last = last
+    def _let_go(self) -> None:
+        """The last word is said: close everything, and have the actor end."""
+        if self._ended:
+            return
+        self._ended = True
+        if self._child is not None:
+            self._child.close()
         self._files.close()
-        self._answer_stops(last)
         self._settled.set(None)
-        self._ctx.stop(last)
+        self._ctx.stop(self._last)
 
     def _answer_stops(self, result: StopResult) -> None:
         replies, self._stops = self._stops, []

@@ -18,7 +18,7 @@ READ_BYTES = 65_536
 """What one read brings at most, and what pipes hold. One read, then the other children have their turn."""
 WIDE_BYTES = 262_144
 """The same for a child that fills its pipe, if its bytes are little work."""
-LINES_A_TURN = 1_024
+LINES_A_TURN = 256
 """Fewer than fit into a mailbox, so that an owner that keeps up is told all; telling them takes a third of
 a millisecond."""
 REST_BYTES = 4_194_304
@@ -222,6 +222,11 @@ class PipeWriter:
         """Close behind what is queued; what is written from now on is refused."""
         self._closing = True
         if not self._queue:
+            self.close()
+
+    def give_up(self) -> None:
+        """Close now if anything is queued, for which nobody is left."""
+        if self._queue:
             self.close()
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ class RealChild:
         self._launch: Launch | None = None
         self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
-        self._ended = self._reaped = self._killed = False
+        self._ended = self._reaped = self._killed = self._closed = False
         self._spec = spec
         self._stdin: PipeWriter | None = None
         self._readers: dict[Stream, PipeReader] = {}
@@ -287,6 +287,7 @@ class RealChild:
         listener, status = self._listener, ended.status
         if listener is None:
             self.reap()
+            self._let_go()
         elif self._refusal is not None:
             self.reap()
             self.close()
@@ -332,16 +333,21 @@ class RealChild:
                 os.waitpid(self.pid, 0)
             except ChildProcessError:
                 pass
-        survivors = self._survivors = self._confined.with_members(self._group())
-        if survivors:
+        if self._stdin is not None:
+            self._stdin.give_up()
+        self._survivors = self._confined.with_members(self._group())
+        return self._survivors
+
+    def _let_go(self) -> None:
+        """Those who look after this node's end need to know of the survivors only, if there are any."""
+        if self._survivors:
             self._leftovers.add(self)
         else:
             self._leftovers.discard(self.pid)
             self._guardian.release(self.pid)
             self._confined.release()
         if self._children_file is not None:
-            self._children_file.leave(self.pid, survivors)
-        return survivors
+            self._children_file.leave(self.pid, self._survivors)
 
     def _group(self) -> tuple[int, ...]:
         living = living_members(self.pid)
@@ -354,7 +360,9 @@ class RealChild:
         # One of them is enough, and found faster than all.
         if any(stat is not None and stat.group == self.pid and stat.state not in DEAD for stat in stats):
             return True
-        return bool(self.reap())
+        self.reap()
+        self._let_go()
+        return bool(self._survivors)
 
     def pause(self, stream: Stream) -> None:
         """See `Child.pause`."""
@@ -373,6 +381,9 @@ class RealChild:
 
     def close(self) -> None:
         """See `Child.close`."""
+        if self._closed:
+            return
+        self._closed = True
         self._listener = None
         for reader in self._readers.values():
             reader.close()
@@ -380,6 +391,8 @@ class RealChild:
             self._stdin.close()
         if self._launch is not None:
             self._launch.close()
+        if self._reaped:
+            self._let_go()
 
     def discard(self) -> None:
         """Kill and reap it: its exit could not be noticed. Blocks until it is gone."""
@@ -387,3 +400,4 @@ class RealChild:
         self.signal(signal.SIGKILL)
         self._ended = True
         self.reap()
+        self._let_go()

@@ -133,7 +133,7 @@ class ProcessActor(Actor[_Message]):
         reason: ExitReason,  # noqa: ARG002 - the child ends whatever the reason
     ) -> Awaitable[None] | None:
         """End the child if it has not ended yet."""
-        return None if self._life.over else self._life.end()
+        return self._life.end()
 
 
 def reply_of(ctx: Context[Any]) -> Reply[Any] | None:

@@ -263,7 +263,6 @@ class Session:
             effects += self._announce(self._streams[stream].end(), now_s)
         if self._lingers:
             effects += [CancelTimer(timer) for timer in (Timer.QUIET, Timer.LINGER, Timer.GROUP)]
-        effects.append(CloseChild())
         effects.append(
             AnnounceExited(
                 status=status,
@@ -276,6 +275,7 @@ class Session:
                 survivors=survivors,
             )
         )
+        effects.append(CloseChild())
         return effects
 
     def _is_external(self, number: int | None) -> bool:

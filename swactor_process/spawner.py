@@ -184,7 +184,10 @@ class Child(Protocol):
         ...
 
     def reap(self) -> tuple[int, ...]:
-        """After ``exited``: let the kernel forget the child; return who of its group still lives."""
+        """After ``exited``: let the kernel forget the child; return who of its group still lives.
+
+        Bytes that are still queued for it end as `WriteOutcome.CHILD_GONE`.
+        """
         ...
 
     def close(self) -> None:

@@ -125,8 +125,8 @@ class Life(RuleBasedStateMachine):
         self.effects.extend(effects)
         while self.effects:
             effect = self.effects.popleft()
-            # After the last word there is nothing left to do but to answer who writes.
-            assert not self.over or isinstance(effect, AnswerWrite), effect
+            # After the last word there is nothing left to do but to let go, and to answer who writes.
+            assert not self.over or isinstance(effect, AnswerWrite | CloseChild), effect
             if isinstance(effect, TOLD):
                 self.told.append((self.now_s, effect))
                 self.over = isinstance(effect, AnnounceExited | AnnounceFailed)

@@ -6,11 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from swactor import ActorSystem, Context, Down, ExitKind
+from swactor import ActorRef, ActorSystem, Context, Down, ExitKind
 from swactor_process import (
     LinuxSpawner,
     PortableSpawner,
+    ProcessCommand,
+    ProcessExited,
     ProcessSpec,
+    ProcessStarted,
     SpawnFailed,
     SpawnRole,
     Stop,
@@ -94,6 +97,28 @@ async def test_what_is_stopped_before_its_start_is_not_started(system: ActorSyst
     assert starts == []
 
 
+class Impatient(ScriptedSpawner):
+    """While it starts a child, the owner of that changes its mind."""
+
+    process: ActorRef[ProcessCommand]
+
+    def spawn(self, spec: ProcessSpec, listener: ChildListener) -> Any:
+        self.process.tell(Stop())
+        return super().spawn(spec, listener)
+
+
+async def test_what_is_stopped_at_the_moment_of_its_start_was_started(system: ActorSystem) -> None:
+    spawner = Impatient(system.loop, system.clock, programs={"p": lambda _: Script()})
+    owned = Owned()
+    await system.spawn(Owner(owned, ProcessSpec(program="p", label="it"), spawner, ()))
+    spawner.process = owned.process
+
+    exited = await owned.exited()
+
+    assert [type(heard) for heard in owned.heard] == [ProcessStarted, ProcessExited]
+    assert exited.asked_for
+
+
 @pytest.mark.parametrize("kind", [LinuxSpawner, PortableSpawner])
 @pytest.mark.parametrize(
     "breaks",
@@ -116,7 +141,9 @@ async def test_a_start_that_breaks_leaves_no_child_and_no_descriptor(
     with kind(node.system.loop, children_file=tmp_path / "children") as spawner:
         part, name = breaks
         inner = Node(node.system, spawner)
-        await (await inner.start(sh("true", stdin=True))).exited()
+        owned = await inner.start(sh("true", stdin=True))
+        await owned.exited()
+        await inner.system.stop_actor(inner.owners[owned])  # with it all of the child is closed
         descriptors = _descriptors()
         monkeypatch.setattr(
             part, name, _breaking(getattr(part, name), calls=2 if name == "PipeReader" else 1)
