@@ -15,6 +15,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from swactor._behind import Behind
+
 if TYPE_CHECKING:
     from swactor.abc import Cancellable, Loop, Parker, Waiter
 
@@ -119,6 +121,7 @@ class AsyncioLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        self._behind = Behind()
         self.time_s = self._loop.time
         self._new_future: Callable[[], asyncio.Future[Any]] = _future_maker(self._loop)
         # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
@@ -128,6 +131,11 @@ class AsyncioLoop:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` on the next turn, in order."""
         self._loop.call_soon(callback, context=self._context)
+
+    def call_next(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
+        if not self._behind.add(callback):
+            self._loop.call_soon(callback, context=self._context)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` after ``delay_s`` seconds."""
@@ -151,12 +159,13 @@ class AsyncioLoop:
 
     def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is readable."""
-        self._context.copy().run(self._loop.add_reader, descriptor, callback)  # it has no ``context=``
+        run = self._behind.run
+        self._context.copy().run(self._loop.add_reader, descriptor, run, callback)  # it has no ``context=``
         return _DescriptorWatch(lambda: self._loop.remove_reader(descriptor))
 
     def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
         """Call ``callback`` whenever ``descriptor`` is writable."""
-        self._context.copy().run(self._loop.add_writer, descriptor, callback)
+        self._context.copy().run(self._loop.add_writer, descriptor, self._behind.run, callback)
         return _DescriptorWatch(lambda: self._loop.remove_writer(descriptor))
 
     def waiter(self) -> Waiter[T]:

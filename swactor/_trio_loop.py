@@ -12,9 +12,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import trio
+
+from swactor._behind import Behind
 
 if TYPE_CHECKING:
     from swactor.abc import Cancellable, Parker, Waiter
@@ -182,6 +185,7 @@ class TrioLoop:
 
     def __init__(self) -> None:
         self._context = copy_context()
+        self._behind = Behind()
         self._token = trio.lowlevel.current_trio_token()
         self._soon: deque[Callable[[], None]] = deque()
         self._pump: trio.lowlevel.Task | None = None
@@ -198,6 +202,11 @@ class TrioLoop:
             )
         else:
             self._wake_pump()
+
+    def call_next(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
+        if not self._behind.add(callback):
+            self.call_soon(callback)
 
     def _wake_pump(self) -> None:
         if self._pump is not None and self._pump_parked:
@@ -278,7 +287,7 @@ class TrioLoop:
                 except (trio.ClosedResourceError, OSError):
                     return  # the owner closed the descriptor before it called the watch off
                 if watch.is_on:
-                    _call(callback)
+                    _call(partial(self._behind.run, callback))
 
         watch.task = self.start_task(watch_until_off(), name="swactor watch")
         return watch

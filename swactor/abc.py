@@ -117,6 +117,10 @@ class Loop(Scheduler, Protocol):
     Callbacks and tasks see the context variables of where the `Loop` was made, not those of who started them.
     """
 
+    def call_next(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
+        ...
+
     def time_s(self) -> float:
         """Seconds of the time that ``call_later`` goes by, since an arbitrary start."""
         ...

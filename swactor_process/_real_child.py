@@ -336,6 +336,8 @@ class RealChild:
         if self._stdin is not None:
             self._stdin.give_up()
         self._survivors = self._confined.with_members(self._group())
+        if self._children_file is not None:
+            self._children_file.leave(self.pid, self._survivors)
         return self._survivors
 
     def _let_go(self) -> None:
@@ -346,8 +348,6 @@ class RealChild:
             self._leftovers.discard(self.pid)
             self._guardian.release(self.pid)
             self._confined.release()
-        if self._children_file is not None:
-            self._children_file.leave(self.pid, self._survivors)
 
     def _group(self) -> tuple[int, ...]:
         living = living_members(self.pid)

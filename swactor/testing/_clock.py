@@ -165,6 +165,11 @@ class ManualLoop:
         self.callbacks += 1
         self._running.call_soon(callback)
 
+    def call_next(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
+        self.callbacks += 1
+        self._running.call_next(callback)
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` once the clock was advanced by ``delay_s`` seconds; without a delay, next turn."""
         delay_ns = max(0, nanoseconds(delay_s))
