@@ -1,8 +1,8 @@
 """The recorder: what one event costs, what writing records costs, and what a node with all of it pays.
 
 Beside an emitted event stands one append to a list. Whoever keeps the time of an event has to call a function
-that reads the clock and appends both, which is five to six appends; one look at a bound makes more than six
-of it. Both floors are measured, too. Records are written beside msgspec alone: it gets a snapshot whose parts
+that reads the clock and appends both, which is four to five appends, five to six with a look at a bound. Both
+floors are measured, too. Records are written beside msgspec alone: it gets a snapshot whose parts
 are put together already, and events that have their envelope around them already.
 """
 

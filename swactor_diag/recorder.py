@@ -1,7 +1,7 @@
 """Where every event of a node lands first: timed, numbered, and kept until the shipper fetches it.
 
 Owns: sequence numbers, wall times, the bound on what waits, and the count of what it cost. The recorder is
-the system's Observer. To take note is one reading of the wall clock and one list append; numbers,
+the system's Observer. To take note is one reading of the wall clock and a line filled in on a page; numbers,
 milliseconds and the reachability log are made of that when somebody fetches.
 Not here: bytes and batches (``delivery.batches``), what an event means for a peer (``reachability``).
 
@@ -76,8 +76,18 @@ class _TakesNote(Protocol):
     def __call__(self, event: Event) -> None: ...
 
 
+class _Line:
+    """A line of a page: an event, and when it happened as the clock tells time; blank without an event."""
+
+    __slots__ = ("event", "reading")
+
+    def __init__(self) -> None:
+        self.reading: float = 0
+        self.event: Event | None = None
+
+
+_Page = tuple[_Line, ...]
 _Jotted = tuple[float, Event]
-"""An event and when it happened, as the clock tells time."""
 
 
 class Recorder:
@@ -89,9 +99,13 @@ class Recorder:
     def __init__(self, *, clock: Clock, waiting_max: int = EVENTS_WAITING_MAX, retain: bool = True) -> None:
         self._waiting_max = waiting_max
         self._retain = retain
-        self._page: list[_Jotted] = []
-        """What was noted last, up to `_page_max`; then it is turned over to the others."""
-        self._page_max = min(BATCH_EVENTS, max(1, waiting_max // 4))
+        # The next event finds it full, and is the last of a batch.
+        self._page_max = max(1, min(BATCH_EVENTS, waiting_max // 4) - 1)
+        self._page: _Page = tuple(_Line() for _ in range(self._page_max))
+        """What was noted last."""
+        self._next_page: _Page = tuple(_Line() for _ in range(self._page_max))
+        self._blank = list(reversed(self._page))
+        """The lines of the page that are left. It stays the same list."""
         self._turned: list[_Jotted] = []
         self._numbered: list[Noted] = []
         self._seq = 0
@@ -105,7 +119,9 @@ class Recorder:
             read, self._ms_per_unit = clock.wall_s, 1000
         else:
             read, self._ms_per_unit = clock.wall_ms, 1
-        self.observe = _note_taker(self._page, self._page_max, read=read, notice=self._notice)
+        self.observe = _note_taker(
+            self._blank, read=read, page_full=self._note_on_next_page, transition=self._notice_transition
+        )
 
     def call_on_transition(self, callback: Callable[[int], None] | None) -> None:
         """Call ``callback`` with the number of each SwimTransition; it only takes note, as we do."""
@@ -119,12 +135,16 @@ class Recorder:
     @property
     def seq(self) -> int:
         """Number of events observed so far."""
-        return self._seq + len(self._turned) + len(self._page)
+        return self._seq + len(self._turned) + self._on_page
 
     @property
     def waiting(self) -> int:
         """Number of events that nobody has fetched yet."""
-        return len(self._numbered) + len(self._turned) + len(self._page)
+        return len(self._numbered) + len(self._turned) + self._on_page
+
+    @property
+    def _on_page(self) -> int:
+        return len(self._page) - len(self._blank)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -143,33 +163,38 @@ class Recorder:
         self._number()
         return self._reachability.rows()
 
-    def _notice(self, event: Event) -> None:
-        """Called behind an event that is a transition or fills the page."""
-        if len(self._page) >= self._page_max:
-            self._turn_page()
-            self._due()
-        if type(event) in TRANSITIONS:
-            self._due()
-            if type(event) is SwimTransition and self._on_swim_transition is not None:
-                self._on_swim_transition(self.seq)
+    def _notice_transition(self, event: Event) -> None:
+        self._due()
+        if type(event) is SwimTransition and self._on_swim_transition is not None:
+            self._on_swim_transition(self.seq)
 
     def _due(self) -> None:
         if self._on_due is not None and not self._is_due:
             self._is_due = True
             self._on_due()
 
-    def _turn_page(self) -> None:
-        """Make room on the page, which stays the same list; what is noted meanwhile stays on it."""
-        turned = self._page[:]
-        del self._page[: len(turned)]
-        self._turned += turned
+    def _note_on_next_page(self, event: Event) -> None:
+        """Take note of an event that found the page full."""
+        self._turn_page()
         if self.waiting > self._waiting_max - self._page_max:
             self._shed()
+        self.observe(event)
+        self._due()
+
+    def _turn_page(self) -> None:
+        """Begin the next page; what is noted while the last one is read is on that already."""
+        page, self._page, self._next_page = self._page, self._next_page, self._page
+        blank = self._page[::-1]
+        noted = page[: len(page) - len(self._blank)]
+        self._blank[:] = blank
+        for line in noted:
+            if line.event is not None:
+                self._turned.append((line.reading, line.event))
+                line.event = None
 
     def _number(self) -> None:
-        jotted = self._turned + self._page
-        del self._page[: len(jotted) - len(self._turned)]
-        self._turned = []
+        self._turn_page()
+        jotted, self._turned = self._turned, []
         for reading, event in jotted:
             self._seq += 1
             wall_ms = int(reading * self._ms_per_unit)
@@ -187,13 +212,24 @@ class Recorder:
 
 
 def _note_taker(
-    page: list[_Jotted], page_max: int, *, read: Callable[[], float], notice: Callable[[Event], None]
+    blank: list[_Line],
+    *,
+    read: Callable[[], float],
+    page_full: _TakesNote,
+    transition: _TakesNote,
 ) -> _TakesNote:
     """Return `Recorder.observe`: a closure, since a method would look up each of these again per event."""
+    next_line = blank.pop
 
     def observe(event: Event) -> None:
-        page.append((read(), event))
-        if len(page) >= page_max or type(event) in TRANSITIONS:
-            notice(event)
+        try:
+            line = next_line()
+        except IndexError:
+            page_full(event)
+            return
+        line.reading = read()
+        line.event = event
+        if type(event) in TRANSITIONS:
+            transition(event)
 
     return observe
