@@ -31,6 +31,13 @@ class Meter(DefaultSelector):
         self._began_s = now()
         self.longest_s = self.busy_s = 0.0
 
+    def switch(self, *, on: bool) -> None:
+        """See, or cost nothing: who needs more turns of the loop would be charged for more looks."""
+        if on:
+            vars(self).pop("select", None)
+        else:
+            self.select = super().select  # type: ignore[method-assign]  # this one alone
+
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         self._turn_over()
         try:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 if not __package__:  # started as a file: its packages lie beside its folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, Way
+from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, StartCost, Way
 from benches.measure import Progress, ratios, spread, undisturbed
 from benches.owners import Driver, DriverInBatches, DriverInChunks, Floor
 from benches.report import Figure, Row, as_json, print_rows, spell
@@ -70,7 +70,7 @@ figure   the median of {slices} slices and their quartiles; a slice is {starts} 
          or {megabytes} MB of output in lines of {line_bytes} bytes, of which there are fewer
 held     the longest time that the loop does not look for events, from the request to the news of the exit
 busy     all the time in which it does not, in between
-told     when an actor's handler, or what awaits the process, knows
+told     when an actor's handler, or what awaits the process, knows; nobody looks on meanwhile
 floor    an actor that owns another one, which does what the limit does and nothing else;
          of output, a loop that cuts lines and tells each to an actor, as it is"""
 HEADINGS = {
@@ -92,6 +92,7 @@ class Run:
     megabytes: int
     line_bytes: int
     progress: Progress
+    meter: Meter
     costs: dict[str, Costs] = field(default_factory=dict)
 
 
@@ -100,11 +101,16 @@ async def starts(run: Run, *, streams: bool) -> list[Row]:
     command = (_program("true"),)
 
     async def slice_of(way: Way) -> list[float]:
-        taken = []
-        for _ in range(STARTS):
-            taken.append(await way.start(command, streams=streams))
-            await _turn_over()
-        return [statistics.median(costs) for costs in zip(*taken, strict=True)]
+        medians: list[StartCost] = []
+        for on in (True, False):
+            run.meter.switch(on=on)
+            taken = []
+            for _ in range(STARTS):
+                taken.append(await way.start(command, streams=streams))
+                await _turn_over()
+            medians.append(StartCost(*(statistics.median(costs) for costs in zip(*taken, strict=True))))
+        seen, unseen = medians
+        return [seen.held_s, seen.busy_s, unseen.told_s]
 
     held, busy, told = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     kind = "three pipes" if streams else "no pipes"
@@ -249,7 +255,9 @@ async def _measure(
         Asyncio(meter),
         Anyio(meter),
     )
-    run = Run({way.key: way for way in ways}, options.slices, options.megabytes, options.line_bytes, progress)
+    run = Run(
+        {way.key: way for way in ways}, options.slices, options.megabytes, options.line_bytes, progress, meter
+    )
     rows: list[Row] = []
     async with AsyncExitStack() as stack:
         for way in ways:

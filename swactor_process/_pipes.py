@@ -58,6 +58,7 @@ class PipeReader:
         self._by_line = by_line
         self._may_widen = not by_line
         self._paused = False
+        self._over = False  # then it stays open until all is closed: the news of an exit may wait for us
         self._rest = b""
         """What was read and has to wait for the next turn; nothing more is read before it is passed on."""
         self._going_on = False
@@ -91,7 +92,7 @@ class PipeReader:
 
     def _read(self) -> bytes:
         """Read once; return nothing when there is nothing, and at the end, which is said."""
-        if self._descriptor is None:
+        if self._descriptor is None or self._over:
             return b""
         try:
             data = os.read(self._descriptor, self._read_bytes)
@@ -100,7 +101,8 @@ class PipeReader:
         except OSError:  # a pipe end that cannot be read has nothing more to tell
             data = b""
         if not data:
-            self.close()
+            self._over = True
+            self._unwatch()
             self._on_eof()
         elif self._may_widen and len(data) == READ_BYTES:
             self._widen(self._descriptor)
@@ -123,7 +125,7 @@ class PipeReader:
 
     def _continue(self) -> None:
         """Go on with what was read already, or with reading, unless paused or closed."""
-        if self._paused or self._descriptor is None:
+        if self._paused or self._over or self._descriptor is None:
             return
         if not self._rest:
             if self._watch is None:

@@ -208,6 +208,8 @@ class RealChild:
         self.parent_pid = os.getpid()
         self.guarded = False
         self.loading = False
+        self.pidfd: int | None = None
+        """What its end was seen by, if anything; closed when there is nothing more to tell."""
         self._guardian = guardian
         self._confined = confined
         self._children_file = children_file
@@ -342,6 +344,9 @@ class RealChild:
 
     def _let_go(self) -> None:
         """Those who look after this node's end need to know of the survivors only, if there are any."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
         if self._survivors:
             self._leftovers.add(self)
         else:

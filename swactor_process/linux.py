@@ -58,5 +58,5 @@ class _Exit:
         ended = look_for_exit(self._child.pid)
         if ended is not None:
             self._watch.cancel()
-            os.close(self._pidfd)
+            self._child.pidfd = self._pidfd  # the news need not wait until it is closed
             self._child.on_ended(ended)
