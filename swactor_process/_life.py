@@ -248,9 +248,21 @@ class Life:
             self._performing = False
 
     def _perform_one(self, effect: Effect) -> None:
-        match effect:  # what is frequent comes first
+        match effect:  # what is frequent, or waited for, comes first
             case AnnounceLines():
                 self._telling.lines(effect)
+            case CheckGroup():
+                survivors = self._running_child().reap()
+                self._perform(self._session.on_group(survivors, self._now_s()))
+            case AnnounceExited():
+                self._announce_exited(effect)
+            case StartChild():
+                # In another turn of the loop: what the kernel does for it takes long enough.
+                self._loop.call_soon(self._start_child)
+            case AnnounceStarted():
+                self._telling.started(self._running_child())
+            case SignalGroup():
+                self._running_child().signal(effect.number)
             case AnnounceChunks():
                 self._telling.chunks(effect)
             case CancelTimer():
@@ -259,9 +271,6 @@ class Life:
                 self._set_timer(effect)
             case AnnouncePiece():
                 self._telling.piece(effect)
-            case StartChild():
-                # In another turn of the loop: what the kernel does for it takes long enough.
-                self._loop.call_soon(self._start_child)
             case WriteFile():
                 self._write_file(effect)
             case ProbeReadiness():
@@ -272,16 +281,10 @@ class Life:
                 self._telling.bound()
             case AnswerWrite():
                 self._written(effect.ticket, effect.outcome)
-            case (
-                AnnounceStarted()
-                | AnnounceReady()
-                | AnnounceStillAlive()
-                | AnnounceFailed()
-                | AnnounceExited()
-            ):
+            case AnnounceReady() | AnnounceStillAlive() | AnnounceFailed():
                 self._announce(effect)
             case _:
-                self._command_child(effect)
+                self._command_child(effect, self._running_child())
 
     def _start_child(self) -> None:
         if self.over:
@@ -309,19 +312,10 @@ class Life:
 
     def _command_child(
         self,
-        effect: SignalGroup
-        | WriteChild
-        | CloseChildStdin
-        | PauseReading
-        | ResumeReading
-        | ReadRest
-        | CheckGroup
-        | CloseChild,
+        effect: WriteChild | CloseChildStdin | PauseReading | ResumeReading | ReadRest | CloseChild,
+        child: Child,
     ) -> None:
-        child = self._running_child()
         match effect:
-            case SignalGroup():
-                child.signal(effect.number)
             case WriteChild():
                 child.write(effect.data, lambda outcome: self._written(effect.ticket, outcome))
             case CloseChildStdin():
@@ -332,8 +326,6 @@ class Life:
                 child.resume(effect.stream)
             case ReadRest():
                 child.read_rest()
-            case CheckGroup():
-                self._perform(self._session.on_group(child.reap(), self._now_s()))
             case CloseChild() if self.over:
                 self._loop.call_soon(self._let_go)  # the owner is told first
             case CloseChild():
@@ -374,13 +366,8 @@ class Life:
 
     # notifications
 
-    def _announce(
-        self,
-        effect: AnnounceStarted | AnnounceReady | AnnounceStillAlive | AnnounceFailed | AnnounceExited,
-    ) -> None:
+    def _announce(self, effect: AnnounceReady | AnnounceStillAlive | AnnounceFailed) -> None:
         match effect:
-            case AnnounceStarted():
-                self._telling.started(self._running_child())
             case AnnounceReady():
                 self._telling.ready(effect)
             case AnnounceStillAlive():
@@ -390,15 +377,16 @@ class Life:
                 self._last = self._telling.failed(error)
                 self._answer_stops(self._last)
                 self._let_go()
-            case AnnounceExited():
-                self._last = self._telling.exited(
-                    self._running_child(),
-                    effect,
-                    exited_at_ms=self._exited_at_ms,
-                    lost_stdin_bytes=self._lost_stdin_bytes,
-                    lost_file_bytes=self._files.lost_bytes,
-                )
-                self._answer_stops(self._last)
+
+    def _announce_exited(self, effect: AnnounceExited) -> None:
+        self._last = self._telling.exited(
+            self._running_child(),
+            effect,
+            exited_at_ms=self._exited_at_ms,
+            lost_stdin_bytes=self._lost_stdin_bytes,
+            lost_file_bytes=self._files.lost_bytes,
+        )
+        self._answer_stops(self._last)
 
     def _let_go(self) -> None:
         """The last word is said: close everything, and have the actor end."""

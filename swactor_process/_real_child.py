@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from swactor.abc import Loop
+from swactor.abc import Cancellable, Loop
 from swactor_process._cgroups import Cgroups
 from swactor_process._children_file import ChildrenFile
 from swactor_process._confined import Confined
@@ -208,8 +208,8 @@ class RealChild:
         self.parent_pid = os.getpid()
         self.guarded = False
         self.loading = False
-        self.pidfd: int | None = None
-        """What its end was seen by, if anything; closed when there is nothing more to tell."""
+        self.exit_watch: Cancellable | None = None
+        """What has seen its end, if that is to be called off when there is nothing more to tell."""
         self._guardian = guardian
         self._confined = confined
         self._children_file = children_file
@@ -344,9 +344,9 @@ class RealChild:
 
     def _let_go(self) -> None:
         """Those who look after this node's end need to know of the survivors only, if there are any."""
-        if self.pidfd is not None:
-            os.close(self.pidfd)
-            self.pidfd = None
+        if self.exit_watch is not None:
+            watch, self.exit_watch = self.exit_watch, None
+            watch.cancel()
         if self._survivors:
             self._leftovers.add(self)
         else:

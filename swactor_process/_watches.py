@@ -23,8 +23,10 @@ class Watches:
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._closing = False
 
-    def watch_readable(self, descriptor: int, callback: Callable[[], None]) -> Cancellable:
-        """Call ``callback`` whenever ``descriptor`` is readable or at its end, until cancelled.
+    def watch_readable(
+        self, descriptor: int, callback: Callable[[], None], *, once: bool = False
+    ) -> Cancellable:
+        """Call ``callback`` whenever ``descriptor`` is readable or at its end, until cancelled, or once only.
 
         A callback may come once too often: when the descriptor was closed and its number given to another
         one within one turn.
@@ -32,7 +34,7 @@ class Watches:
         if self._epoll is None:
             self._epoll = select.epoll()
             self._watch = self._loop.watch_readable(self._epoll.fileno(), self._call)
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT if once else select.EPOLLIN)
         self._callbacks[descriptor] = callback
         return _Watch(self, descriptor)
 

@@ -116,16 +116,16 @@ class ProcessActor(Actor[_Message]):
 
     def _perform(self, command: ProcessCommand, reply: Reply[Any] | None) -> None:
         match command:
+            case Stop():
+                self._life.stop(command, reply)
             case WriteStdin():
                 self._life.write(command.data, reply)
+            case SendSignal():
+                self._life.signal(command.number)
             case CloseStdin():
                 self._life.close_stdin()
             case MarkReady():
                 self._life.mark_ready()
-            case SendSignal():
-                self._life.signal(command.number)
-            case Stop():
-                self._life.stop(command, reply)
 
     def on_stop(
         self,

@@ -44,12 +44,12 @@ class LinuxSpawner(RealSpawner):
 
 
 class _Exit:
-    """Looks at a child whenever its pidfd says so, until it has ended."""
+    """Looks at a child when its pidfd says so, which it does once; then it is to be cancelled."""
 
     def __init__(self, watches: Watches, child: RealChild, pidfd: int) -> None:
         self._child, self._pidfd = child, pidfd
         try:
-            self._watch: Cancellable = watches.watch_readable(pidfd, self._look)
+            self._watch: Cancellable = watches.watch_readable(pidfd, self._look, once=True)
         except BaseException:
             os.close(pidfd)
             raise
@@ -57,6 +57,10 @@ class _Exit:
     def _look(self) -> None:
         ended = look_for_exit(self._child.pid)
         if ended is not None:
-            self._watch.cancel()
-            self._child.pidfd = self._pidfd  # the news need not wait until it is closed
+            self._child.exit_watch = self  # the news need not wait until all is closed
             self._child.on_ended(ended)
+
+    def cancel(self) -> None:
+        """Watch no more."""
+        self._watch.cancel()
+        os.close(self._pidfd)

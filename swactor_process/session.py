@@ -62,7 +62,6 @@ class Session:
         self._lingers = self._lingered = False
         self._open: set[Stream] = set()
         self._streams: dict[Stream, StreamReader] = {}
-        self._pausing = Pausing(spec)
         self._readiness = ReadinessWatch(spec.readiness)
 
     def _accepts(self, what: Input) -> bool:
@@ -85,6 +84,7 @@ class Session:
             return []
         self._started_s = now_s
         # Not before: what is done up to the start, the child has to wait for.
+        self._pausing = Pausing(self._spec)
         for stream in self._spec.piped():
             self._open.add(stream)
             self._streams[stream] = StreamReader(self._spec, stream)
