@@ -19,6 +19,8 @@ from typing import NamedTuple
 import anyio
 
 READ_BYTES = 65_536
+LOADED_S = 0.005
+"""After so long a program that was started runs."""
 now = time.perf_counter
 Command = Sequence[str]
 
@@ -93,7 +95,11 @@ class Way(ABC):
 
     @abstractmethod
     async def kill(self, command: Command) -> float:
-        """Start something that stays, kill it; return the seconds from the request to the news."""
+        """Start something that stays, kill it with a system call; return the seconds until the news."""
+
+    async def stop(self, command: Command) -> float:
+        """The same by whoever looks after it; without anybody, as above."""
+        return await self.kill(command)
 
     async def read(self, command: Command) -> float:
         """Read all that ``command`` writes; return the seconds from the start to the last byte.
@@ -137,7 +143,7 @@ class Limit(Way):
             ended.set_result(now() - began_s)
 
         child, pidfd = self.watched(command, notice, streams=True)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(LOADED_S)
         began_s = now()
         os.killpg(child.pid, signal.SIGKILL)
         took_s = await ended
@@ -230,7 +236,7 @@ class Asyncio(Way):
 
     async def kill(self, command: Command) -> float:
         process = await self._started(command, streams=True)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(LOADED_S)
         began_s = now()
         process.kill()
         await process.wait()
@@ -274,7 +280,7 @@ class Anyio(Way):
 
     async def kill(self, command: Command) -> float:
         process = await self._started(command, streams=True)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(LOADED_S)
         began_s = now()
         process.kill()
         await process.wait()

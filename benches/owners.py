@@ -10,7 +10,7 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any
 
-from benches.children import READ_BYTES, Command, Limit, StartCost, Way, now
+from benches.children import LOADED_S, READ_BYTES, Command, Limit, StartCost, Way, now
 from swactor import Actor, ActorRef, ActorSystem, Context, MailboxPolicy
 from swactor_process import (
     Chunks,
@@ -36,7 +36,7 @@ class _Request:
 
     def __init__(self, spec: ProcessSpec, told: Callable[[object], None]) -> None:
         self.spec, self.told = spec, told
-        self.started: Future[ActorRef[Any]] = asyncio.get_running_loop().create_future()
+        self.started: Future[ProcessStarted] = asyncio.get_running_loop().create_future()
 
 
 class Owner(Actor[Any]):
@@ -56,7 +56,7 @@ class Owner(Actor[Any]):
             case ProcessExited() | SpawnFailed() if self._request is not None:
                 self._request.told(message)
             case ProcessStarted() if self._request is not None:
-                self._request.started.set_result(message.process)
+                self._request.started.set_result(message)
             case _Request():
                 self._request = message
                 spawn_process(ctx, message.spec, spawner=self._spawner)
@@ -91,14 +91,25 @@ class Driver(Way):
         return await ended
 
     async def kill(self, command: Command) -> float:
-        ended: Future[float] = asyncio.get_running_loop().create_future()
-        request = _Request(_spec(command), lambda _: ended.set_result(now() - began_s))
-        self._owner.tell(request)
-        process = await request.started
-        await asyncio.sleep(0.005)
+        started, ended = await self._loaded(command)
         began_s = now()
-        process.tell(Stop(grace_s=0.0))
-        return await ended
+        os.killpg(started.pid, signal.SIGKILL)
+        return await ended - began_s
+
+    async def stop(self, command: Command) -> float:
+        started, ended = await self._loaded(command)
+        began_s = now()
+        started.process.tell(Stop(grace_s=0.0))
+        return await ended - began_s
+
+    async def _loaded(self, command: Command) -> tuple[ProcessStarted, Future[float]]:
+        """Start it; return also when its end will have been told."""
+        ended: Future[float] = asyncio.get_running_loop().create_future()
+        request = _Request(_spec(command), lambda _: ended.set_result(now()))
+        self._owner.tell(request)
+        started = await request.started
+        await asyncio.sleep(LOADED_S)
+        return started, ended
 
     async def read(self, command: Command) -> float:
         ended: Future[object] = asyncio.get_running_loop().create_future()
@@ -128,6 +139,8 @@ class DriverInChunks(Driver):
 class Bare(Actor[str]):
     """Does with a child what the limit does, and tells its owner: an actor without any of the driver."""
 
+    pid: int
+
     def __init__(self, command: Command, *, streams: bool, owner: ActorRef[Any]) -> None:
         self._command, self._streams, self._owner = command, streams, owner
 
@@ -139,18 +152,18 @@ class Bare(Actor[str]):
             ctx.stop()
 
         child, pidfd = Limit.watched(self._command, notice, streams=self._streams)
-        self._pid = child.pid
-        self._owner.tell(ctx.ref)
+        self.pid = child.pid
+        self._owner.tell((self, ctx.ref))
 
     def on_message(self, ctx: Context[str], message: str) -> object:
-        os.killpg(self._pid, signal.SIGKILL)
+        os.killpg(self.pid, signal.SIGKILL)
         return None
 
 
 class BareOwner(Actor[Any]):
     """Owns one bare child after the other."""
 
-    started: Future[ActorRef[str]]
+    started: Future[tuple[Bare, ActorRef[str]]]
     told: Callable[[], None]
 
     def on_message(self, ctx: Context[Any], message: Any) -> object:
@@ -159,7 +172,7 @@ class BareOwner(Actor[Any]):
                 pass
             case "exited":
                 self.told()
-            case ActorRef():
+            case (Bare(), _):
                 self.started.set_result(message)
             case (command, streams):
                 ctx.spawn(Bare(command, streams=streams, owner=ctx.ref))
@@ -216,16 +229,26 @@ class Floor(Way):
         return took_s
 
     async def kill(self, command: Command) -> float:
+        bare, _, ended = await self._loaded(command)
+        began_s = now()
+        os.killpg(bare.pid, signal.SIGKILL)
+        return await ended - began_s
+
+    async def stop(self, command: Command) -> float:
+        _, process, ended = await self._loaded(command)
+        began_s = now()
+        process.tell("kill")
+        return await ended - began_s
+
+    async def _loaded(self, command: Command) -> tuple[Bare, ActorRef[str], Future[float]]:
         loop = asyncio.get_running_loop()
         ended: Future[float] = loop.create_future()
         self._owner.started = loop.create_future()
-        self._owner.told = lambda: ended.set_result(now() - began_s)
+        self._owner.told = lambda: ended.set_result(now())
         self._ref.tell((command, True))
-        process = await self._owner.started
-        await asyncio.sleep(0.005)
-        began_s = now()
-        process.tell("kill")
-        return await ended
+        bare, process = await self._owner.started
+        await asyncio.sleep(LOADED_S)
+        return bare, process, ended
 
 
 def _spec(command: Command, **changes: Any) -> ProcessSpec:

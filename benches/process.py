@@ -47,11 +47,12 @@ TURNS = 5
 READS_SHARE = 8
 """Only one slice in so many is made of output, which takes about a second."""
 FILE_BYTES = 16 * 1024 * 1024
-HELD, BUSY, TOLD, KILL, READ, READ_BATCHES, READ_CHUNKS = (
+HELD, BUSY, TOLD, KILL, STOP, READ, READ_BATCHES, READ_CHUNKS = (
     "loop held by a start",
     "loop busy, in all",
     "start to exit told",
     "kill to exit told",
+    "stop to exit told",
     "output, line by line",
     "output, lines together",
     "output, as it comes",
@@ -70,6 +71,8 @@ figure   the median of {slices} slices and their quartiles; a slice is {starts} 
          or {megabytes} MB of output in lines of {line_bytes} bytes, of which there are fewer
 held     the longest time that the loop does not look for events, from the request to the news of the exit
 busy     all the time in which it does not, in between
+kill     by a system call, as it comes from outside
+stop     by a message to the driver, or the library's own call
 told     when an actor's handler, or what awaits the process, knows; nobody looks on meanwhile
 floor    an actor that owns another one, which does what the limit does and nothing else;
          of output, a loop that cuts lines and tells each to an actor, as it is"""
@@ -128,14 +131,20 @@ async def _turn_over() -> None:
 
 
 async def kills(run: Run) -> list[Row]:
-    """Measure from a kill to the news of the exit."""
+    """Measure from a kill to the news of the exit, and from the wish for one."""
     command = (_program("sleep"), "60")
 
     async def slice_of(way: Way) -> list[float]:
-        return [statistics.median([await way.kill(command) for _ in range(STARTS)])]
+        return [
+            statistics.median([await end(command) for _ in range(STARTS)]) for end in (way.kill, way.stop)
+        ]
 
-    (costs,) = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
-    return _compared(run, Title("kill", KILL), costs)
+    run.meter.switch(on=False)
+    killed, stopped = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
+    return [
+        *_compared(run, Title("kill", KILL), killed),
+        *_compared(run, Title("kill", STOP), stopped),
+    ]
 
 
 async def output(run: Run) -> list[Row]:
