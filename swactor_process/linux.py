@@ -12,6 +12,9 @@ from swactor_process._pipes import Readables
 from swactor_process._real_child import LOST, RealChild, RealSpawner, look_for_exit
 from swactor_process._watches import Watches
 
+TRACED_S = 0.05
+"""Between looks at a child that has ended, but only for whoever traces it (ptrace(2))."""
+
 
 class LinuxSpawner(RealSpawner):
     """Starts real children, of which pidfds tell the exit; see `RealSpawner`."""
@@ -32,7 +35,7 @@ class LinuxSpawner(RealSpawner):
             # The kernel has forgotten it already: SIGCHLD is ignored.
             self._loop.call_soon(partial(child.on_ended, LOST))
         else:
-            _Exit(self._watches, child, pidfd)
+            _Exit(self._loop, self._watches, child, pidfd)
 
     def close(self) -> None:
         """End the orphan guard, and with it the groups of guarded children that still live.
@@ -46,8 +49,8 @@ class LinuxSpawner(RealSpawner):
 class _Exit:
     """Looks at a child when its pidfd says so, which it does once; then it is to be cancelled."""
 
-    def __init__(self, watches: Watches, child: RealChild, pidfd: int) -> None:
-        self._child, self._pidfd = child, pidfd
+    def __init__(self, loop: Loop, watches: Watches, child: RealChild, pidfd: int) -> None:
+        self._loop, self._child, self._pidfd = loop, child, pidfd
         try:
             self._watch: Cancellable = watches.watch_readable(pidfd, self._look, once=True)
         except BaseException:
@@ -56,7 +59,10 @@ class _Exit:
 
     def _look(self) -> None:
         ended = look_for_exit(self._child.pid)
-        if ended is not None:
+        if ended is None:
+            # A debugger hears of the end of its tracee first: the kernel tells us when that lets go of it.
+            self._loop.call_later(TRACED_S, self._look)
+        else:
             self._child.exit_watch = self  # the news need not wait until all is closed
             self._child.on_ended(ended)
 

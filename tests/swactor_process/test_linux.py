@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from swactor_process import Child, Chunks, ExitStatus, Stream
+from swactor_process import Child, Chunks, CloseStdin, ExitStatus, ProcessExited, ProcessOutput, Stream
 from swactor_process.testing import RecordingListener
 
-from .conftest import Node, eventually, is_alive, sh
+from .conftest import Node, eventually, is_alive, python, sh
 
 
 async def test_fc_007_a_dead_leader_holds_its_number_until_it_is_reaped_and_is_not_signalled_after(
@@ -59,3 +59,20 @@ async def test_a_child_that_fills_its_pipe_gets_one_that_holds_more(node: Node) 
     assert listener.heard.count("output stdout") == 2
     listener.child.reap()
     listener.child.close()
+
+
+async def test_the_end_of_a_child_is_told_when_whoever_traces_it_lets_go(node: Node) -> None:
+    """Until then its pidfd says that it has ended, and the kernel does not say how."""
+    traced = await node.start(sh("exec sleep 60"))
+    pid = (await traced.started()).pid
+    tracer = await node.start(python("tracer.py", str(pid)))
+    said = (await tracer.first(ProcessOutput)).text
+    if said != "traced":
+        pytest.skip(f"nobody may trace here: {said}")
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(pid))
+    assert traced.all(ProcessExited) == []
+
+    tracer.process.tell(CloseStdin())
+
+    assert (await traced.exited()).signal == signal.SIGKILL
