@@ -14,6 +14,7 @@ from swactor._links import link, unlink, unwatch, watch
 from swactor._mailbox import DEFAULT_POLICY, MailboxPolicy
 from swactor._messages import ASKED_TO_STOP, COMPLETED, ExitReason, Stop
 from swactor._ref import LocalRef
+from swactor._seconds import check_seconds
 from swactor._states import ENDED
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class Context(Generic[M]):
         """Ask ``child`` to stop; it has ``grace_s`` seconds before it is cancelled. Does not wait.
 
         Raises:
-            ValueError: ``child`` is not a living child of this actor.
+            ValueError: ``child`` is not a living child of this actor, or ``grace_s`` is no number.
         """
+        check_seconds("grace_s", grace_s)
         cell = child.cell if isinstance(child, LocalRef) else None
         if cell is None or (self._cell.children or {}).get(cell.serial) is not cell:
             raise ValueError(f"{child!r} is not a living child of {self.actor_id}")

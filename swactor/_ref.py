@@ -15,6 +15,7 @@ from swactor._errors import AskCircleError, MailboxFullError
 from swactor._links import add_watcher, remove_watcher
 from swactor._messages import Down, Request
 from swactor._reply import Ask
+from swactor._seconds import check_seconds
 
 if TYPE_CHECKING:
     from swactor._cell import Cell
@@ -110,6 +111,7 @@ class LocalRef(ActorRef[M_contra]):
 
     async def ask(self, message: Any, *, timeout_s: float = 5.0) -> Any:
         """Enqueue, let the run queue work inline, and wait only if the reply is not there by then."""
+        check_seconds("timeout_s", timeout_s)
         cell = self.cell
         asker = running_cell.get()
         if asker is not None and (cell is asker or cell.asking):

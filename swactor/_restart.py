@@ -8,6 +8,7 @@ import enum
 from collections import deque
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from swactor._messages import STOPPED, ExitReason
@@ -52,6 +53,17 @@ class RestartBudget:
     restarts_max: int = 5
     period_s: float = 30.0
 
+    def __post_init__(self) -> None:
+        """Check both.
+
+        Raises:
+            ValueError: a negative number of restarts, or a period that is not above 0.
+        """
+        if self.restarts_max < 0:
+            raise ValueError(f"restarts_max is 0 or more, not {self.restarts_max}")
+        if not self.period_s > 0:
+            raise ValueError(f"period_s is above 0, not {self.period_s:g}")
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -65,6 +77,18 @@ class Backoff:
     first_s: float = 0.1
     limit_s: float = 30.0
     jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check all of them.
+
+        Raises:
+            ValueError: a delay that is negative or without an end, or a share that is not between 0 and 1.
+        """
+        for name, seconds in (("first_s", self.first_s), ("limit_s", self.limit_s)):
+            if not 0 <= seconds < inf:
+                raise ValueError(f"{name} is 0 or more, with an end, not {seconds:g}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"jitter is a share between 0 and 1, not {self.jitter:g}")
 
     def delay_s(self, attempt: int, draw: float) -> float:
         """Return the delay before restart number ``attempt`` (from 0); ``draw`` is uniform in [0, 1)."""

@@ -35,6 +35,7 @@ from swactor._restart import (
     affected,
     wants_restart,
 )
+from swactor._seconds import check_seconds
 from swactor._states import DOWN, ENDED, RUNNING
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ class ChildSpec:
     restart: RestartKind = RestartKind.PERMANENT
     shutdown_grace_s: float = 5.0
     mailbox: MailboxPolicy = DEFAULT_POLICY
+
+    def __post_init__(self) -> None:
+        """Check the time.
+
+        Raises:
+            ValueError: ``shutdown_grace_s`` is no number.
+        """
+        check_seconds("shutdown_grace_s", self.shutdown_grace_s)
 
 
 @dataclass(frozen=True, slots=True)

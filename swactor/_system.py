@@ -27,6 +27,7 @@ from swactor._ports import SystemClock, SystemRandom
 from swactor._ref import LocalRef
 from swactor._reply import Deadlines
 from swactor._runqueue import RunQueue
+from swactor._seconds import check_seconds
 from swactor._states import ENDED, RUNNING, STARTING
 from swactor._statistics import Readings, SystemStatistics
 from swactor._watchdog import BlockReport
@@ -77,6 +78,7 @@ class ActorSystem:
         self.names = Names()
         self._find_loop = loop or running_loop
         self._watchdog = watchdog
+        check_seconds("grace_s", grace_s)
         self._grace_s = grace_s
         self.observers: tuple[Observer, ...] = ()
         """Who hears of moments."""
@@ -211,6 +213,7 @@ class ActorSystem:
 
         Now, after the current message, or with ``drain`` once it has handled all that waits already.
         """
+        check_seconds("grace_s", grace_s)
         cell = ref.cell if isinstance(ref, LocalRef) else self._cell_of(ref)
         if drain:
             cell.drain(grace_s)

@@ -7,6 +7,7 @@ A peer reaches an actor only if it was registered by name or if a reference to i
 What arrives for anybody else is counted and dropped.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, get_origin
@@ -122,7 +123,10 @@ class Router:
 
     async def ask(self, to: ActorAddress, message: object, *, timeout_s: float) -> Any:
         """Send ``message`` and return the reply; see `RemoteRef.ask`."""
-        kind, body = self._envelope(to, message, timeout_ms=int(timeout_s * 1000))
+        if math.isnan(timeout_s):
+            raise ValueError("timeout_s is a number of seconds, not nan")
+        timeout_ms = int(min(max(timeout_s, 0.0), ASK_TIMEOUT_S_MAX) * 1000)
+        kind, body = self._envelope(to, message, timeout_ms=timeout_ms)
         self._next_ask += 1
         ask_id = self._next_ask
         waiter: Waiter[Any] = self._system.loop.waiter()

@@ -1,5 +1,7 @@
 """Names, tells and asks between nodes over the memory transport, in virtual time."""
 
+import math
+
 import pytest
 
 from swactor import ActorDeadError, AskTimeoutError
@@ -90,6 +92,18 @@ async def test_an_ask_brings_the_reply_of_the_other_node(world: World) -> None:
     ref.tell(Item(1))
 
     assert await ref.ask(CountItems()) == 1
+
+
+async def test_an_ask_of_another_node_may_wait_without_an_end_but_its_time_is_a_number(world: World) -> None:
+    one, two = await world.converged(2)
+    two.cluster.register("c", await two.system.spawn(Collector()))
+    ref = await one.cluster.resolve("c")
+
+    assert await ref.ask(CountItems(), timeout_s=math.inf) == 0
+    with pytest.raises(ValueError, match="timeout_s is a number of seconds, not nan"):
+        await ref.ask(CountItems(), timeout_s=math.nan)
+    with pytest.raises(AskTimeoutError):
+        await ref.ask(CountItems(), timeout_s=-1.0)
 
 
 async def test_a_message_carries_a_reference_to_reply_to(world: World) -> None:
