@@ -121,8 +121,8 @@ class AsyncioLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        self._behind = Behind()
         self.time_s = self._loop.time
+        self._behind = Behind(time_s=self.time_s, call_soon=self.call_soon)
         self._new_future: Callable[[], asyncio.Future[Any]] = _future_maker(self._loop)
         # asyncio keeps only weak references to tasks; insertion-ordered, so nothing depends on addresses.
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -132,7 +132,7 @@ class AsyncioLoop:
         """Run ``callback`` on the next turn, in order."""
         self._loop.call_soon(callback, context=self._context)
 
-    def call_next(self, callback: Callable[[], None]) -> None:
+    def call_behind(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
         if not self._behind.add(callback):
             self._loop.call_soon(callback, context=self._context)

@@ -114,10 +114,10 @@ class RunQueue:
         """How many asks were given a chance to be answered at once."""
 
     def wake(self) -> None:
-        """Have the queue drained behind the event that is at hand, or soon; only when it is not awake."""
+        """Have the queue drained behind the callback under way, or soon; only when it is not awake."""
         self.awake = True
         self._woken_ns = self.now_ns = self._clock.monotonic_ns()
-        self._loop.call_next(self._drain)
+        self._loop.call_behind(self._drain)
 
     def _drain(self) -> None:
         self.now_ns = self._clock.monotonic_ns()

@@ -185,7 +185,7 @@ class TrioLoop:
 
     def __init__(self) -> None:
         self._context = copy_context()
-        self._behind = Behind()
+        self._behind = Behind(time_s=trio.current_time, call_soon=self.call_soon)
         self._token = trio.lowlevel.current_trio_token()
         self._soon: deque[Callable[[], None]] = deque()
         self._pump: trio.lowlevel.Task | None = None
@@ -203,7 +203,7 @@ class TrioLoop:
         else:
             self._wake_pump()
 
-    def call_next(self, callback: Callable[[], None]) -> None:
+    def call_behind(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
         if not self._behind.add(callback):
             self.call_soon(callback)

@@ -117,8 +117,11 @@ class Loop(Scheduler, Protocol):
     Callbacks and tasks see the context variables of where the `Loop` was made, not those of who started them.
     """
 
-    def call_next(self, callback: Callable[[], None]) -> None:
-        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
+    def call_behind(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn.
+
+        Also on the next turn when what ran behind callbacks has held the loop for some time already.
+        """
         ...
 
     def time_s(self) -> float:

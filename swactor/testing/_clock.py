@@ -165,10 +165,10 @@ class ManualLoop:
         self.callbacks += 1
         self._running.call_soon(callback)
 
-    def call_next(self, callback: Callable[[], None]) -> None:
+    def call_behind(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` behind a descriptor's callback that is under way, else on the next turn."""
         self.callbacks += 1
-        self._running.call_next(callback)
+        self._running.call_behind(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
         """Run ``callback`` once the clock was advanced by ``delay_s`` seconds; without a delay, next turn."""
