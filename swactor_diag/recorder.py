@@ -86,10 +86,6 @@ class _Line:
         self.event: Event | None = None
 
 
-_Page = tuple[_Line, ...]
-_Jotted = tuple[float, Event]
-
-
 class Recorder:
     """The Observer of one boot. Without ``retain`` it only keeps the reachability log: nothing is shipped."""
 
@@ -99,14 +95,16 @@ class Recorder:
     def __init__(self, *, clock: Clock, waiting_max: int = EVENTS_WAITING_MAX, retain: bool = True) -> None:
         self._waiting_max = waiting_max
         self._retain = retain
-        # The next event finds it full, and is the last of a batch.
+        # One line less than a batch: the event that finds the page full completes it.
         self._page_max = max(1, min(BATCH_EVENTS, waiting_max // 4) - 1)
-        self._page: _Page = tuple(_Line() for _ in range(self._page_max))
+        self._page = [_Line() for _ in range(self._page_max)]
         """What was noted last."""
-        self._next_page: _Page = tuple(_Line() for _ in range(self._page_max))
-        self._blank = list(reversed(self._page))
-        """The lines of the page that are left. It stays the same list."""
-        self._turned: list[_Jotted] = []
+        self._next_page = [_Line() for _ in range(self._page_max)]
+        self._blank = self._page[::-1]
+        """The lines of the page that are left, the next one last. Always this list: the note taker has it."""
+        self._half_noted: list[_Line] = []
+        """Lines that were taken, but not filled in yet: who noted was interrupted by who turned the page."""
+        self._turned: list[tuple[float, Event]] = []
         self._numbered: list[Noted] = []
         self._seq = 0
         """The last number that was given."""
@@ -135,16 +133,16 @@ class Recorder:
     @property
     def seq(self) -> int:
         """Number of events observed so far."""
-        return self._seq + len(self._turned) + self._on_page
+        return self._seq + self._unnumbered
 
     @property
     def waiting(self) -> int:
         """Number of events that nobody has fetched yet."""
-        return len(self._numbered) + len(self._turned) + self._on_page
+        return len(self._numbered) + self._unnumbered
 
     @property
-    def _on_page(self) -> int:
-        return len(self._page) - len(self._blank)
+    def _unnumbered(self) -> int:
+        return len(self._turned) + len(self._half_noted) + len(self._page) - len(self._blank)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -182,15 +180,23 @@ class Recorder:
         self._due()
 
     def _turn_page(self) -> None:
-        """Begin the next page; what is noted while the last one is read is on that already."""
+        """Begin the next page, then read the last one.
+
+        This may happen in the midst of taking note: a signal handler or a finalizer may use the recorder.
+        """
         page, self._page, self._next_page = self._page, self._next_page, self._page
         blank = self._page[::-1]
-        noted = page[: len(page) - len(self._blank)]
+        taken = len(page) - len(self._blank)
         self._blank[:] = blank
-        for line in noted:
-            if line.event is not None:
+        half_noted, self._half_noted = self._half_noted, []
+        for line in half_noted + page[:taken]:
+            if line.event is None:
+                self._half_noted.append(line)
+            else:
                 self._turned.append((line.reading, line.event))
-                line.event = None
+        page[:taken] = [_Line() if line.event is None else line for line in page[:taken]]
+        for line in page:
+            line.event = None
 
     def _number(self) -> None:
         self._turn_page()
@@ -222,12 +228,13 @@ def _note_taker(
     next_line = blank.pop
 
     def observe(event: Event) -> None:
+        reading = read()
         try:
             line = next_line()
         except IndexError:
             page_full(event)
             return
-        line.reading = read()
+        line.reading = reading
         line.event = event
         if type(event) in TRANSITIONS:
             transition(event)

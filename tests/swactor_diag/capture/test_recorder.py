@@ -1,5 +1,8 @@
 """Taking note: numbers, bounds, and what is never dropped."""
 
+import sys
+from types import FrameType
+
 import pytest
 
 from swactor.cluster.events import (
@@ -13,7 +16,7 @@ from swactor.cluster.events import (
     SwimReason,
     SwimTransition,
 )
-from swactor_diag.recorder import BATCH_EVENTS, Recorder
+from swactor_diag.recorder import BATCH_EVENTS, Noted, Recorder
 from swactor_diag.schema.events import Custom, SubprocessExited
 from swactor_diag.schema.snapshot import SWIM_HISTORY_MAX
 
@@ -81,6 +84,26 @@ def test_what_is_noted_while_somebody_is_told_that_it_is_time_has_its_place(reco
     recorder.observe(dead(A))
     recorder.observe(made(2))
     assert [one.event for one in recorder.take(9)] == [dead(A), made(-1), made(2)]
+    assert recorder.seq == 3
+
+
+def test_who_takes_note_may_be_interrupted_by_who_fetches(recorder: Recorder) -> None:
+    """A signal handler or a finalizer runs between any two steps, here before the line is filled in."""
+    fetched: list[Noted] = []
+
+    def interrupt(frame: FrameType, what: str, function: object) -> None:
+        if what == "c_return" and getattr(function, "__name__", "") == "pop":
+            sys.setprofile(None)
+            fetched.extend(recorder.take(9))
+
+    recorder.observe(made(1))
+    sys.setprofile(interrupt)
+    recorder.observe(made(2))
+    recorder.observe(made(3))
+
+    assert [one.event for one in fetched] == [made(1)]
+    assert recorder.waiting == 2
+    assert [(one.seq, one.event) for one in recorder.take(9)] == [(2, made(2)), (3, made(3))]
     assert recorder.seq == 3
 
 
