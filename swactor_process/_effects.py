@@ -97,7 +97,11 @@ class CheckGroup(Struct, frozen=True):
 
 
 class CloseChild(Struct, frozen=True):
-    """Let go of the child."""
+    """Let go of the child, which is not to be heard of any more."""
+
+
+class Retire(Struct, frozen=True):
+    """Behind the last word: close everything, and have the actor end."""
 
 
 class AnnounceStarted(Struct, frozen=True):
@@ -184,6 +188,7 @@ Effect = (
     | BoundBacklog
     | CheckGroup
     | CloseChild
+    | Retire
     | AnnounceStarted
     | AnnounceLines
     | AnnouncePiece

@@ -36,6 +36,7 @@ from swactor_process._effects import (
     ProbeReadiness,
     ReadRest,
     ResumeReading,
+    Retire,
     SetTimer,
     SignalGroup,
     StartChild,
@@ -58,6 +59,7 @@ from swactor_process.session import Session
 from swactor_process.spawner import Child, ExitStatus, Spawner, SpawnError, WriteOutcome
 from swactor_process.spec import ProcessSpec, Stream
 from swactor_process.surroundings import Surroundings
+from swactor_process.transitions import State
 
 OWNER_STOP_GRACE_S = 3.0
 OWNER_STOP_DEADLINE_S = 4.5
@@ -99,7 +101,6 @@ class Life:
         self._spawned_s: float | None = None  # set while the session has yet to hear of the start
         self._exited_at_ms = 0
         self._last: ProcessExited | SpawnFailed | None = None
-        self._ended = False
 
     @cached_property
     def _telling(self) -> Telling:
@@ -163,9 +164,9 @@ class Life:
 
     def end(self) -> Awaitable[None] | None:
         """Stop because the actor ends; over when the child has ended or will not."""
-        if not self.over:
+        if self._session.state is not State.EXITED:
             return self._stop_and_wait()
-        self._let_go()
+        self._close()
         return None
 
     async def _stop_and_wait(self) -> None:
@@ -223,6 +224,8 @@ class Life:
         self._effects.clear()
         if self._child is not None:
             self._child.signal(KILL)
+        if self._session.state is State.EXITED:
+            self._close()  # it was the last word that could not be said
         self._on_broken(error)
 
     def _level_changed(self, behind: bool) -> None:  # noqa: FBT001 - the level is one of two
@@ -255,7 +258,9 @@ class Life:
                 survivors = self._running_child().reap()
                 self._perform(self._session.on_group(survivors, self._now_s()))
             case AnnounceExited():
-                self._announce_exited(effect)
+                self._say_last(self._told_exited(effect))
+            case Retire():
+                self._loop.call_soon(self._retire)  # the owner is told first
             case StartChild():
                 # In another turn of the loop: what the kernel does for it takes long enough.
                 self._loop.call_soon(self._start_child)
@@ -326,8 +331,6 @@ class Life:
                 child.resume(effect.stream)
             case ReadRest():
                 child.read_rest()
-            case CloseChild() if self.over:
-                self._loop.call_soon(self._let_go)  # the owner is told first
             case CloseChild():
                 child.close()
 
@@ -373,31 +376,32 @@ class Life:
             case AnnounceStillAlive():
                 self._answer_stops(self._telling.still_alive(self._running_child()))
                 self._settled.set(None)
-            case AnnounceFailed(error=error):
-                self._last = self._telling.failed(error)
-                self._answer_stops(self._last)
-                self._let_go()
+            case AnnounceFailed():
+                self._say_last(self._telling.failed(effect.error))
 
-    def _announce_exited(self, effect: AnnounceExited) -> None:
-        self._last = self._telling.exited(
+    def _told_exited(self, effect: AnnounceExited) -> ProcessExited:
+        return self._telling.exited(
             self._running_child(),
             effect,
             exited_at_ms=self._exited_at_ms,
             lost_stdin_bytes=self._lost_stdin_bytes,
             lost_file_bytes=self._files.lost_bytes,
         )
-        self._answer_stops(self._last)
 
-    def _let_go(self) -> None:
-        """The last word is said: close everything, and have the actor end."""
-        if self._ended:
-            return
-        self._ended = True
+    def _say_last(self, last: ProcessExited | SpawnFailed) -> None:
+        self._last = last
+        self._answer_stops(last)
+
+    def _retire(self) -> None:
+        self._close()
+        self._ctx.stop(self._last)
+
+    def _close(self) -> None:
+        """Close everything; nothing is left to be told. Does nothing the second time."""
         if self._child is not None:
             self._child.close()
         self._files.close()
         self._settled.set(None)
-        self._ctx.stop(self._last)
 
     def _answer_stops(self, result: StopResult) -> None:
         replies, self._stops = self._stops, []

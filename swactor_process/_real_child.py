@@ -208,13 +208,12 @@ class RealChild:
         self.parent_pid = os.getpid()
         self.guarded = False
         self.loading = False
-        self.exit_watch: Cancellable | None = None
-        """What has seen its end, if that is to be called off when there is nothing more to tell."""
         self._guardian = guardian
         self._confined = confined
         self._children_file = children_file
         self._leftovers = leftovers
         self._survivors: tuple[int, ...] = ()
+        self._exit_watch: Cancellable | None = None
         self._launch: Launch | None = None
         self._refusal: SpawnError | None = None
         self._listener: ChildListener | None = listener
@@ -281,15 +280,18 @@ class RealChild:
             if self._listener is not None:
                 self._listener.loaded()
 
-    def on_ended(self, ended: Ended) -> None:
-        """Tell the listener of the exit, or of the launcher's failure; without one, reap."""
+    def on_ended(self, ended: Ended, watch: Cancellable | None = None) -> None:
+        """Tell the listener of the exit, or of the launcher's failure; without one, reap.
+
+        ``watch`` is what has seen it, and is cancelled with the rest: the news does not wait for that.
+        """
         self._ended, self._reaped = True, ended.reaped
+        self._exit_watch = watch
         if self._launch is not None:
             self._launch.finish()  # the loop may not have come to it
         listener, status = self._listener, ended.status
         if listener is None:
             self.reap()
-            self._let_go()
         elif self._refusal is not None:
             self.reap()
             self.close()
@@ -340,12 +342,14 @@ class RealChild:
         self._survivors = self._confined.with_members(self._group())
         if self._children_file is not None:
             self._children_file.leave(self.pid, self._survivors)
+        if self._closed:
+            self._release()
         return self._survivors
 
-    def _let_go(self) -> None:
-        """Those who look after this node's end need to know of the survivors only, if there are any."""
-        if self.exit_watch is not None:
-            watch, self.exit_watch = self.exit_watch, None
+    def _release(self) -> None:
+        """It is reaped and closed: from now on nothing is kept but what its survivors need."""
+        if self._exit_watch is not None:
+            watch, self._exit_watch = self._exit_watch, None
             watch.cancel()
         if self._survivors:
             self._leftovers.add(self)
@@ -365,9 +369,7 @@ class RealChild:
         # One of them is enough, and found faster than all.
         if any(stat is not None and stat.group == self.pid and stat.state not in DEAD for stat in stats):
             return True
-        self.reap()
-        self._let_go()
-        return bool(self._survivors)
+        return bool(self.reap())
 
     def pause(self, stream: Stream) -> None:
         """See `Child.pause`."""
@@ -397,7 +399,7 @@ class RealChild:
         if self._launch is not None:
             self._launch.close()
         if self._reaped:
-            self._let_go()
+            self._release()
 
     def discard(self) -> None:
         """Kill and reap it: its exit could not be noticed. Blocks until it is gone."""
@@ -405,4 +407,3 @@ class RealChild:
         self.signal(signal.SIGKILL)
         self._ended = True
         self.reap()
-        self._let_go()

@@ -4,6 +4,7 @@ Owns: `LinuxSpawner`. Not here: what all systems have in common (``_real_child``
 """
 
 import os
+import select
 from functools import partial
 from pathlib import Path
 
@@ -47,10 +48,12 @@ class LinuxSpawner(RealSpawner):
 
 
 class _Exit:
-    """Looks at a child when its pidfd says so, which it does once; then it is to be cancelled."""
+    """Looks at a child when its pidfd says that it has ended, which it does once; to be cancelled then."""
 
     def __init__(self, loop: Loop, watches: Watches, child: RealChild, pidfd: int) -> None:
         self._loop, self._child, self._pidfd = loop, child, pidfd
+        self._seen = False
+        self._again: Cancellable | None = None
         try:
             self._watch: Cancellable = watches.watch_readable(pidfd, self._look, once=True)
         except BaseException:
@@ -58,15 +61,25 @@ class _Exit:
             raise
 
     def _look(self) -> None:
+        if self._seen:
+            return
         ended = look_for_exit(self._child.pid)
-        if ended is None:
+        if ended is not None:
+            self._seen = True
+            self._child.on_ended(ended, self)
+        elif self._says_so():
             # A debugger hears of the end of its tracee first: the kernel tells us when that lets go of it.
-            self._loop.call_later(TRACED_S, self._look)
-        else:
-            self._child.exit_watch = self  # the news need not wait until all is closed
-            self._child.on_ended(ended)
+            self._again = self._loop.call_later(TRACED_S, self._look)
+
+    def _says_so(self) -> bool:
+        """Whether it was the pidfd that called: a watch may call for its predecessor, see `Watches`."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def cancel(self) -> None:
         """Watch no more."""
+        if self._again is not None:
+            self._again.cancel()
         self._watch.cancel()
         os.close(self._pidfd)

@@ -17,6 +17,7 @@ from swactor_process._effects import (
     CloseChildStdin,
     Effect,
     ReadRest,
+    Retire,
     SetTimer,
     SignalGroup,
     StartChild,
@@ -62,6 +63,7 @@ class Session:
         self._lingers = self._lingered = False
         self._open: set[Stream] = set()
         self._streams: dict[Stream, StreamReader] = {}
+        self._pausing = Pausing(spec)
         self._readiness = ReadinessWatch(spec.readiness)
 
     def _accepts(self, what: Input) -> bool:
@@ -84,7 +86,6 @@ class Session:
             return []
         self._started_s = now_s
         # Not before: what is done up to the start, the child has to wait for.
-        self._pausing = Pausing(self._spec)
         for stream in self._spec.piped():
             self._open.add(stream)
             self._streams[stream] = StreamReader(self._spec, stream)
@@ -129,7 +130,7 @@ class Session:
             if isinstance(effect, WriteChild)
         ]
         self._queued = []
-        return [*answers, *self._end_start_timer(), CancelTimer(Timer.RETRY), AnnounceFailed(error)]
+        return [*answers, *self._end_start_timer(), CancelTimer(Timer.RETRY), AnnounceFailed(error), Retire()]
 
     def _end_start_timer(self) -> list[Effect]:
         return [] if self._spec.start_timeout_s is None else [CancelTimer(Timer.START)]
@@ -275,7 +276,7 @@ class Session:
                 survivors=survivors,
             )
         )
-        effects.append(CloseChild())
+        effects.append(Retire())
         return effects
 
     def _is_external(self, number: int | None) -> bool:

@@ -2,10 +2,18 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from swactor.abc import Cancellable, Loop
 from swactor_process import Child, Chunks, CloseStdin, ExitStatus, ProcessExited, ProcessOutput, Stream
+from swactor_process._real_child import Ended, RealChild
+from swactor_process._watches import Watches
+from swactor_process.linux import _Exit
 from swactor_process.testing import RecordingListener
 
 from .conftest import Node, eventually, is_alive, python, sh
@@ -76,3 +84,63 @@ async def test_the_end_of_a_child_is_told_when_whoever_traces_it_lets_go(node: N
     tracer.process.tell(CloseStdin())
 
     assert (await traced.exited()).signal == signal.SIGKILL
+
+
+async def test_a_child_that_is_closed_before_it_is_reaped_leaves_nothing_open(node: Node) -> None:
+    descriptors = None
+    for _ in range(2):  # with the first comes the guard
+        listener = RecordingListener(node.system.loop)
+        child = node.spawner.spawn(sh("exit 0"), listener)
+        await listener.until_over()
+
+        child.close()
+        child.reap()
+
+        before, descriptors = descriptors, _descriptors()
+    assert before == descriptors
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+class Fakes:
+    """A loop, watches and a child in one: they keep what they are told."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.timers = 0
+        self.told: list[Ended] = []
+        self.look: Callable[[], None]
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self.timers += 1
+
+    def watch_readable(self, descriptor: int, callback: Callable[[], None], *, once: bool) -> "Fakes":
+        self.look = callback
+        return self
+
+    def cancel(self) -> None:
+        """Of the watch."""
+
+    def on_ended(self, ended: Ended, watch: Cancellable) -> None:
+        self.told.append(ended)
+
+
+def test_a_look_that_was_meant_for_another_child_changes_nothing_and_an_exit_is_told_once() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        fakes = Fakes(sleeper.pid)
+        pidfd = os.pidfd_open(sleeper.pid)
+        exit_ = _Exit(cast("Loop", fakes), cast("Watches", fakes), cast("RealChild", fakes), pidfd)
+        fakes.look()
+        assert (fakes.told, fakes.timers) == ([], 0)
+
+        sleeper.kill()
+        os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+        fakes.look()
+        fakes.look()
+
+        assert fakes.told == [Ended(ExitStatus(signal=signal.SIGKILL))]
+        exit_.cancel()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(pidfd)

@@ -19,9 +19,9 @@ from swactor_process._effects import (
     AnswerWrite,
     CancelTimer,
     CheckGroup,
-    CloseChild,
     CloseChildStdin,
     Effect,
+    Retire,
     SetTimer,
     SignalGroup,
     StartChild,
@@ -139,7 +139,7 @@ def test_stop_before_the_start_is_the_end_of_it() -> None:
     session.start()
     session.on_write_asked(b"x", 1)
 
-    answer, *_, failed = stop(session, now_s=0.0)
+    answer, *_, failed, _ = stop(session, now_s=0.0)
 
     assert answer == AnswerWrite(1, WriteOutcome.CHILD_GONE)
     assert isinstance(failed, AnnounceFailed)
@@ -180,6 +180,7 @@ def test_a_lasting_refusal_is_final() -> None:
         AnswerWrite(1, WriteOutcome.CHILD_GONE),
         CancelTimer(Timer.RETRY),
         AnnounceFailed(MISSING),
+        Retire(),
     ]
 
 
@@ -315,7 +316,7 @@ def test_whatever_happens_in_whatever_order_there_is_one_start_and_one_last_word
         assert isinstance(told[-1], AnnounceExited)
         assert [effect for effect in told if isinstance(effect, AnnounceStarted)] == [told[0]]
     assert len(only(AnnounceReady, told)) <= 1
-    assert len(only(CloseChild, effects)) == len(only(AnnounceExited, told))
+    assert effects.count(Retire()) == 1
     assert len(only(WriteChild, effects)) + len(only(AnswerWrite, effects)) == tickets
     started = effects.index(AnnounceStarted()) if AnnounceStarted() in effects else len(effects)
     assert not only(SignalGroup, effects[:started])

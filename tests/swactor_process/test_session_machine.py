@@ -38,6 +38,7 @@ from swactor_process._effects import (
     ProbeReadiness,
     ReadRest,
     ResumeReading,
+    Retire,
     SetTimer,
     SignalGroup,
     StartChild,
@@ -105,7 +106,7 @@ class Life(RuleBasedStateMachine):
         self.performed: list[object] = []
         self.tickets = 0
         self.answered = 0
-        self.closed = 0
+        self.retired = 0
         policy = Lines(when_full=WhenFull.PAUSE) if pausing else Lines()
         spec = ProcessSpec(
             program="p",
@@ -126,7 +127,7 @@ class Life(RuleBasedStateMachine):
         while self.effects:
             effect = self.effects.popleft()
             # After the last word there is nothing left to do but to let go, and to answer who writes.
-            assert not self.over or isinstance(effect, AnswerWrite | CloseChild), effect
+            assert not self.over or isinstance(effect, AnswerWrite | Retire), effect
             if isinstance(effect, TOLD):
                 self.told.append((self.now_s, effect))
                 self.over = isinstance(effect, AnnounceExited | AnnounceFailed)
@@ -170,8 +171,8 @@ class Life(RuleBasedStateMachine):
                     self.asked.remove(ticket)
             case CloseChildStdin():
                 self.performed.append("close")
-            case CloseChild():
-                self.closed += 1
+            case Retire():
+                self.retired += 1
             case PauseReading(stream=stream):
                 self.paused.add(stream)
             case ResumeReading(stream=stream):
@@ -345,7 +346,7 @@ class Life(RuleBasedStateMachine):
         if self.over:
             assert self.timers == {}
             assert not self.probing
-            assert self.closed == (self.spawned_s is not None)
+            assert self.retired == 1
             assert self.session.state is State.EXITED
 
     @invariant()

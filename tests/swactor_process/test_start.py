@@ -25,7 +25,7 @@ from swactor_process.guardian import Guardian
 from swactor_process.spawner import ChildListener
 from swactor_process.testing import Script, ScriptedSpawner
 
-from .conftest import Node, Owned, Owner, sh
+from .conftest import Node, Owned, Owner, eventually, sh
 
 
 @pytest.fixture
@@ -95,6 +95,28 @@ async def test_what_is_stopped_before_its_start_is_not_started(system: ActorSyst
 
     assert (failed.role, failed.errno_name) == (SpawnRole.STOPPED, "ECANCELED")
     assert starts == []
+
+
+class Deaf:
+    """A watcher that cannot be told anything, as one on another node."""
+
+    def tell(self, message: object) -> None:
+        raise TypeError(f"{type(message).__name__} stays within a node")
+
+
+async def test_a_last_word_that_cannot_be_said_fails_the_actor_and_leaves_nothing_open(node: Node) -> None:
+    await (await node.start(sh("exit 0"))).exited()  # with the first comes the guard
+    descriptors = _descriptors()
+    owned = Owned()
+    deaf = cast("ActorRef[Any]", Deaf())
+    monitor = await node.system.spawn(Monitor(owned, sh("exit 0"), node.spawner, (deaf,)))
+
+    down = await owned.first(Down)
+
+    assert down.reason.kind is ExitKind.FAILED
+    assert "stays within a node" in str(down.reason)
+    await node.system.stop_actor(monitor)
+    await eventually(lambda: _descriptors() == descriptors)
 
 
 class Impatient(ScriptedSpawner):
