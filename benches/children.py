@@ -26,21 +26,21 @@ Command = Sequence[str]
 
 
 class Meter(DefaultSelector):
-    """The selector of the event loop, which sees how long the loop does not look for events."""
+    """The selector of the event loop, which sees how long the loop does not look for events, while it is on.
+
+    It is to be off where something else is timed: a way with more turns of the loop would pay for more looks.
+    """
+
+    is_on = True
 
     def __init__(self) -> None:
         super().__init__()
         self._began_s = now()
         self.longest_s = self.busy_s = 0.0
 
-    def switch(self, *, on: bool) -> None:
-        """See, or cost nothing: who needs more turns of the loop would be charged for more looks."""
-        if on:
-            vars(self).pop("select", None)
-        else:
-            self.select = super().select  # type: ignore[method-assign]  # this one alone
-
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        if not self.is_on:
+            return super().select(timeout)
         self._turn_over()
         try:
             return super().select(timeout)

@@ -106,7 +106,7 @@ async def starts(run: Run, *, streams: bool) -> list[Row]:
     async def slice_of(way: Way) -> list[float]:
         medians: list[StartCost] = []
         for on in (True, False):
-            run.meter.switch(on=on)
+            run.meter.is_on = on
             taken = []
             for _ in range(STARTS):
                 taken.append(await way.start(command, streams=streams))
@@ -139,7 +139,7 @@ async def kills(run: Run) -> list[Row]:
             statistics.median([await end(command) for _ in range(STARTS)]) for end in (way.kill, way.stop)
         ]
 
-    run.meter.switch(on=False)
+    run.meter.is_on = False
     killed, stopped = await _alternate(run, ("driver", "limit", "floor", "asyncio", "anyio"), slice_of)
     return [
         *_compared(run, Title("kill", KILL), killed),

@@ -36,8 +36,8 @@ class PipeReader:
     """Reads a pipe whenever there is something, and says EOF once.
 
     ``by_line`` is for bytes of which each line is work: at most `LINES_A_TURN` lines are passed on in one
-    turn of the loop, so that those who do that work have their turns in between. Without it, a pipe that the
-    other side has filled is made to hold more, and read in larger pieces.
+    turn of the loop, but for `read_rest`, so that those who do that work have their turns in between. Without
+    it, a pipe that the other side has filled is made to hold more, and read in larger pieces.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class PipeReader:
         self._may_widen = not by_line
         self._paused = False
         self._over = False  # then it stays open until all is closed: the news of an exit may wait for us
-        self._rest = b""
+        self._held = b""
         """What was read and has to wait for the next turn; nothing more is read before it is passed on."""
-        self._going_on = False
+        self._turn_is_due = False
         self._loop = loop
         self._readables = readables
         self._watch: Cancellable | None = readables.watch_readable(descriptor, self._read_once)
@@ -73,20 +73,20 @@ class PipeReader:
     def resume(self) -> None:
         """Read again."""
         self._paused = False
-        self._continue()
+        self._await_more()
 
     def read_rest(self) -> None:
         """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
-        data, self._rest = self._rest, b""
-        if data:
-            self._on_data(data)
-        rest = REST_BYTES
-        while rest > 0 and (data := self._read()):
-            rest -= len(data)
+        held, self._held = self._held, b""
+        if held:
+            self._on_data(held)
+        left_bytes = REST_BYTES
+        while left_bytes > 0 and (data := self._read()):
+            left_bytes -= len(data)
             self._on_data(data)
 
     def _read_once(self) -> None:
-        if not self._rest:
+        if not self._held:
             self._pass_on(self._read())
 
     def _read(self) -> bytes:
@@ -115,30 +115,30 @@ class PipeReader:
 
     def _pass_on(self, data: bytes) -> None:
         if self._by_line and data.count(b"\n") > LINES_A_TURN:
-            self._rest = data.split(b"\n", LINES_A_TURN)[-1]
+            self._held = data.split(b"\n", LINES_A_TURN)[-1]
+            data = data[: len(data) - len(self._held)]
             self._unwatch()
-            self._continue()
-            data = data[: len(data) - len(self._rest)]
+            self._await_more()
         if data:
             self._on_data(data)
 
-    def _continue(self) -> None:
-        """Go on with what was read already, or with reading, unless paused or closed."""
+    def _await_more(self) -> None:
+        """Have the next turn pass on what is held, else wait for the pipe; not while paused or at the end."""
         if self._paused or self._over or self._descriptor is None:
             return
-        if not self._rest:
+        if not self._held:
             if self._watch is None:
                 self._watch = self._readables.watch_readable(self._descriptor, self._read_once)
-        elif not self._going_on:
-            self._going_on = True
-            self._loop.call_soon(self._go_on)
+        elif not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._take_turn)
 
-    def _go_on(self) -> None:
-        self._going_on = False
+    def _take_turn(self) -> None:
+        self._turn_is_due = False
         if not self._paused:
-            data, self._rest = self._rest, b""
-            self._pass_on(data)
-            self._continue()
+            held, self._held = self._held, b""
+            self._pass_on(held)
+            self._await_more()
 
     def _unwatch(self) -> None:
         if self._watch is not None:
@@ -149,7 +149,7 @@ class PipeReader:
         """Close our end; nothing is called any more."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            self._rest = b""
+            self._held = b""
             self._unwatch()
             os.close(descriptor)
 

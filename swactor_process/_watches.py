@@ -1,6 +1,7 @@
 """Many descriptors behind one: the event loop watches an epoll instance, and that watches the children.
 
-Owns: `Watches`. Not here: what is read. A watch of the loop costs ten times as much, on trio a hundred times.
+Owns: `Watches`, `is_readable`. Not here: what is read. A watch of the loop costs ten times as much, on trio a
+hundred times.
 """
 
 import select
@@ -80,6 +81,13 @@ class _Watch:
         watches, self._watches = self._watches, None
         if watches is not None:
             watches.unwatch(self._descriptor)
+
+
+def is_readable(descriptor: int) -> bool:
+    """Whether there is something to read from ``descriptor`` now, or it is at its end."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _raise(error: Exception) -> None:

@@ -4,14 +4,13 @@ Owns: `LinuxSpawner`. Not here: what all systems have in common (``_real_child``
 """
 
 import os
-import select
 from functools import partial
 from pathlib import Path
 
 from swactor.abc import Cancellable, Loop
 from swactor_process._pipes import Readables
 from swactor_process._real_child import LOST, RealChild, RealSpawner, look_for_exit
-from swactor_process._watches import Watches
+from swactor_process._watches import Watches, is_readable
 
 TRACED_S = 0.05
 """Between looks at a child that has ended, but only for whoever traces it (ptrace(2))."""
@@ -67,15 +66,9 @@ class _Exit:
         if ended is not None:
             self._seen = True
             self._child.on_ended(ended, self)
-        elif self._says_so():
+        elif is_readable(self._pidfd):  # else it was not for us: see `Watches.watch_readable`
             # A debugger hears of the end of its tracee first: the kernel tells us when that lets go of it.
             self._again = self._loop.call_later(TRACED_S, self._look)
-
-    def _says_so(self) -> bool:
-        """Whether it was the pidfd that called: a watch may call for its predecessor, see `Watches`."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
 
     def cancel(self) -> None:
         """Watch no more."""
