@@ -18,8 +18,8 @@ READ_BYTES = 65_536
 """What one read brings at most, and what pipes hold. One read, then the other children have their turn."""
 WIDE_BYTES = 262_144
 """The same for a child that fills its pipe, if its bytes are little work."""
-LINES_A_TURN = 256
-"""Much fewer than fit into a mailbox, so that an owner that keeps up is told all; they take 0.1 ms."""
+LINES_A_TURN = 1_024
+"""A tenth of what fits into a mailbox, so that an owner that keeps up is told all; they take 0.4 ms."""
 REST_BYTES = 4_194_304
 """What is read at most after the exit, in one go."""
 
@@ -35,7 +35,7 @@ class Readables(Protocol):
 class PipeReader:
     """Reads a pipe whenever there is something, and says EOF once.
 
-    ``by_line`` is for bytes of which each line is work: at most `LINES_A_TURN` lines are passed on in one
+    ``by_line`` is for bytes of which each line is work: about `LINES_A_TURN` lines are passed on in one
     turn of the loop, but for `read_rest`, so that those who do that work have their turns in between. Without
     it, a pipe that the other side has filled is made to hold more, and read in larger pieces.
     """
@@ -114,9 +114,10 @@ class PipeReader:
             self._read_bytes = WIDE_BYTES
 
     def _pass_on(self, data: bytes) -> None:
-        if self._by_line and data.count(b"\n") > LINES_A_TURN:
-            self._held = data.split(b"\n", LINES_A_TURN)[-1]
-            data = data[: len(data) - len(self._held)]
+        if self._by_line and (lines := data.count(b"\n")) > LINES_A_TURN:
+            # About so many lines, as if all were as long: to find the very line takes as long as to tell it.
+            end = data.rfind(b"\n", 0, len(data) * LINES_A_TURN // lines) + 1 or data.find(b"\n") + 1
+            data, self._held = data[:end], data[end:]
             self._unwatch()
             self._await_more()
         if data:
