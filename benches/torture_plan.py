@@ -187,9 +187,11 @@ def _spec(
 
 def _output(dice: random.Random, path: Path) -> Output:
     when_full = dice.choice(list(WhenFull))
+    line_max_bytes = dice.choice((10_000, 65_536))
     return dice.choice(
         (
-            Lines(line_max_bytes=dice.choice((10_000, 65_536)), when_full=when_full),
+            Lines(line_max_bytes=line_max_bytes, when_full=when_full),
+            Lines(line_max_bytes=line_max_bytes, when_full=when_full, batched=True),
             Chunks(when_full=when_full),
             TailOnly(),
             Null(),

@@ -18,6 +18,7 @@ from swactor_process import (
     ProcessChunk,
     ProcessExited,
     ProcessFileFailed,
+    ProcessLines,
     ProcessOutput,
     ProcessReady,
     ProcessReadyOverdue,
@@ -29,6 +30,7 @@ from swactor_process.events import SubprocessSpawnFailed
 
 LETTERS: dict[type[object], str] = {
     ProcessStarted: "s",
+    ProcessLines: "o",
     ProcessOutput: "o",
     ProcessChunk: "o",
     ProcessReady: "r",
