@@ -13,6 +13,7 @@ import msgspec
 
 from swactor.abc import Clock, RandomStream
 from swactor_diag.installed import installed_commit, installed_version
+from swactor_diag.readable import readable, readable_variables
 from swactor_diag.schema.boot import SCHEMA_VERSION, Identity
 from swactor_diag.schema.ids import check_id, short_id
 
@@ -62,7 +63,7 @@ def machine_facts(*, pid: int | None = None, distribution: str = "swactor") -> M
     """Return the facts of the machine this runs on, and the commit that ``distribution`` is from."""
     return MachineFacts(
         pid=pid,
-        hostname=platform.node() or None,
+        hostname=readable(platform.node()) or None,
         python_version=platform.python_version(),
         os_version=f"{platform.system()} {platform.release()}",
         git_sha=installed_commit(distribution),
@@ -95,17 +96,17 @@ def identity_from_env(
     Arguments win over ``SWACTOR_DIAG_*`` variables; ``HOSTNAME`` wins over the machine's own name, and what
     the installation says about its commit wins over ``SWACTOR_DIAG_GIT_SHA``. On a machine of vast.ai the
     provider's own variables name contract and address when nobody passed them on: a node there never looks
-    like one at home.
+    like one at home. Bytes that are no text are replaced.
 
     Raises:
         IdError: the run id or the node id cannot be used in paths.
         StageError: stage index and count are not both numbers, or only one of them is there.
     """
-    env = {name: value.strip() for name, value in environ.items() if value.strip()}
+    env = {name: value.strip() for name, value in readable_variables(environ).items() if value.strip()}
     facts = machine or MachineFacts()
     stage_index, stage_count = _stage(env)
     rental = _rental_by_provider(env)
-    role = role or env.get("SWACTOR_DIAG_NODE_ROLE", "node")
+    role = readable(role or env.get("SWACTOR_DIAG_NODE_ROLE", "node"))
     label = env.get("SWACTOR_DIAG_RELAY_LABEL") if role == "relay" else None
     return Identity(
         node_id_hex=check_id(node_id, what="node id"),

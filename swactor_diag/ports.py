@@ -28,6 +28,7 @@ from swactor_diag.introspect import (
     native_proc,
 )
 from swactor_diag.introspect.process import python_facts
+from swactor_diag.readable import readable_variables
 from swactor_diag.schema.blocks import PythonFacts
 from swactor_diag.schema.boot import Identity
 from swactor_process import ChildrenFileError, Spawner, default_spawner
@@ -92,7 +93,8 @@ def production_ports(
     Args:
         environ: ``SWACTOR_DIAG_COLLECTOR_URL`` names the collector; without it nothing is shipped.
             ``SWACTOR_DIAG_SPOOL_DIR`` names the folder of the spool, ``SWACTOR_CHILDREN_FILE`` the file where
-            child processes are written down for the next boot.
+            child processes are written down for the next boot. Both may be called as no text can be; in
+            all other variables, bytes that are no text are replaced.
         pid: of this process, which it is by default.
         transport: to the other nodes, if there are any.
         token: that the collector wants to see.
@@ -105,7 +107,8 @@ def production_ports(
     from swactor_diag.introspect.sockets import SocketProber, ThreadResolver
 
     clock = SystemClock()
-    url = environ.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
+    variables = readable_variables(environ)
+    url = variables.get("SWACTOR_DIAG_COLLECTOR_URL", "").strip()
     spool = environ.get("SWACTOR_DIAG_SPOOL_DIR", "").strip()
     children = environ.get("SWACTOR_CHILDREN_FILE", "").strip()
     proc, units = native_proc()
@@ -123,7 +126,7 @@ def production_ports(
         sink=HttpSink(url, clock=clock, token=token) if url else None,
         spool_root=Path(spool) if spool else None,
         interpreter=python_facts,
-        environ=environ,
+        environ=variables,
         machine=machine_facts(pid=os.getpid() if pid is None else pid, distribution=distribution),
     )
 

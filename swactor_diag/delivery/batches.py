@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from swactor_diag.readable import readable
 from swactor_diag.recorder import BATCH_EVENTS, Noted
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error, encode_record
@@ -68,7 +69,7 @@ class BatchMaker:
         try:
             row = encode_record(node_id, seq=one.seq, wall_ms=one.wall_ms, event=one.event)
         except Exception as error:  # noqa: BLE001 - an application's own type may fail in any way when written
-            row, why = b"", str(error).encode(errors="replace").decode()
+            row, why = b"", readable(str(error))
         else:
             why = f"{len(row)} bytes"
         if row and len(row) <= BATCH_BYTES_MAX:

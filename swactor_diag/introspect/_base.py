@@ -15,6 +15,7 @@ import anyio
 from msgspec import structs
 
 from swactor import Actor, ActorRef, Context, Event, ExitReason
+from swactor_diag.readable import readable
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 
 R_co = TypeVar("R_co", covariant=True)
@@ -102,7 +103,7 @@ class Observed:
 
     def failed(self, reason: str) -> "Observed":
         """Return what this answer is once its block turns out to be good for nothing."""
-        reason = reason[:REASON_CHARS_MAX].encode(errors="replace").decode()  # a file name may be no text
+        reason = readable(reason[:REASON_CHARS_MAX])  # a file name may be no text
         entry = structs.replace(self.entry, outcome=IntrospectionOutcome.FAILED, reason=reason)
         return Observed(self.round, entry)
 

@@ -91,5 +91,4 @@ def _mask_value(name: str, value: str) -> str:
 
 
 def _one_line(argument: str) -> str:
-    clean = argument.encode("utf-8", "replace").decode()  # lone surrogates of a non-UTF-8 argument
-    return "".join(char if char.isprintable() else "�" for char in clean)
+    return "".join(char if char.isprintable() else "�" for char in argument)

@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import distribution, version
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -190,6 +191,13 @@ def test_no_field_is_ever_blank() -> None:
     made = identity(**dict.fromkeys(names, "  "))
     assert "" not in structs.asdict(made).values()
     assert made == structs.replace(identity(), process_start_unix_ms=made.process_start_unix_ms)
+
+
+def test_what_is_no_text_is_replaced_so_that_the_record_can_be_written() -> None:
+    no_text = os.fsdecode(b"caf\xe9")
+    given = identity_from_env({"HOSTNAME": no_text}, NODE, clock=SystemClock(), boot_id="b1", role=no_text)
+    assert (given.role, given.hostname) == ("caf�", "caf�")
+    assert "caf�".encode() in msgspec.json.encode(given)
 
 
 def test_the_relay_that_a_node_was_told_of_is_in_its_boot_record() -> None:

@@ -175,7 +175,7 @@ async def test_whatever_goes_wrong_in_one_costs_that_block(start_node: StartNode
     assert outcomes["nothing"] is IntrospectionOutcome.NO_DATA
     failed = {name for name, outcome in outcomes.items() if outcome is IntrospectionOutcome.FAILED}
     assert failed == {"breaks", "wrong_type", "unwritable"}
-    assert entry(snapshot, "breaks").reason == "OSError: sensor ? on fire"
+    assert entry(snapshot, "breaks").reason == "OSError: sensor � on fire"
 
 
 async def test_blocks_that_are_too_large_for_a_snapshot_cost_themselves(start_node: StartNode) -> None:

@@ -18,9 +18,16 @@ from swactor_diag.delivery.spool import MemorySpool
 from swactor_diag.identity import MachineFacts, identity_from_env
 from swactor_diag.introspect import LinuxProc, kernel_units
 from swactor_diag.ports import Ports, open_spool, production_ports
-from swactor_diag.schema.blocks import ActorsBlock, ProcessBlock, SubprocessBlock, SubprocessStatus
+from swactor_diag.schema.blocks import (
+    ActorsBlock,
+    IntrospectionOutcome,
+    ProcessBlock,
+    SubprocessBlock,
+    SubprocessStatus,
+)
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import SubprocessExited
+from swactor_diag.schema.network import RentalBlock
 from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
@@ -181,6 +188,38 @@ async def test_one_line_makes_a_node_of_what_the_environment_says(tmp_path: Path
     assert len(who.node_id_hex) == 64
     assert isinstance(snapshot.body.process, ProcessBlock)
     assert spooled(tmp_path / "run-7", "*-boot-*.bin")
+
+
+NO_TEXT = os.fsdecode(b"caf\xe9")
+
+
+async def test_variables_that_are_no_text_cost_the_bytes_that_are_none(tmp_path: Path) -> None:
+    folder = tmp_path / NO_TEXT
+    environ = {
+        "SWACTOR_DIAG_COLLECTOR_URL": "http://127.0.0.1:9",
+        "SWACTOR_DIAG_SPOOL_DIR": str(folder),
+        "SWACTOR_DIAG_NODE_ROLE": NO_TEXT,
+        "SWACTOR_DIAG_HOST_COUNTRY": NO_TEXT,
+        "SWACTOR_DIAG_UDP_ECHO": f"{NO_TEXT}:9",
+        "SWACTOR_IROH_RELAY_URL": f"http://{NO_TEXT}:80",
+        "HOSTNAME": NO_TEXT,
+        "CONTAINER_ID": NO_TEXT,
+        f"VAST_{NO_TEXT}": NO_TEXT,
+    }
+    async with ActorSystem() as system:
+        diag = await Diagnostics.from_env(system, environ=environ)
+        snapshot = await diag.snapshot()
+        await diag.stop()
+    who = snapshot.identity
+    assert {who.role, who.host_country, who.hostname, who.container_id} == {"caf�"}
+    assert who.home_relay_url_at_boot == "http://caf�:80"
+    assert isinstance(snapshot.body.vastai, RentalBlock)
+    assert ("VAST_caf�", "caf�") in snapshot.body.vastai.env_vars
+    assert {row.outcome for row in snapshot.body.introspectors} <= {
+        IntrospectionOutcome.OK,
+        IntrospectionOutcome.NO_DATA,
+    }
+    assert spooled(folder / who.run_id, "*-boot-*.bin")
 
 
 async def test_a_node_with_a_transport_is_called_as_the_others_know_it() -> None:
