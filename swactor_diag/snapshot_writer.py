@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from swactor_diag.introspect import Observed
+from swactor_diag.readable import encode_readable, readable
 from swactor_diag.schema.blocks import IntrospectorEntry
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.snapshot import Reachability, SnapshotEnvelope, Trigger
@@ -61,6 +62,7 @@ class SnapshotWriter:
         if written is not None and len(written) <= BLOCKS_BYTES_MAX:
             return written
         body = _body(_writable(answers), reachability, wall_ms)
+        body["reachability"] = msgspec.Raw(encode_readable(reachability))
         return msgspec.json.encode(structs.replace(snapshot, body=body))
 
 
@@ -102,10 +104,13 @@ def _writable(answers: Iterable[Observed]) -> list[Observed]:
 
 
 def _written(answer: Observed) -> Observed:
+    entry = answer.entry
+    reason = readable(entry.reason) if entry.reason else entry.reason
+    answer = replace(answer, entry=structs.replace(entry, name=readable(entry.name), reason=reason))
     if answer.block is None:
         return answer
     try:
-        return replace(answer, block=msgspec.Raw(msgspec.json.encode(answer.block)))
+        return replace(answer, block=msgspec.Raw(encode_readable(answer.block)))
     except Exception as error:  # noqa: BLE001 - whatever a type raises when it is written is its failure
         return answer.failed(f"{type(error).__name__}: {error}")
 

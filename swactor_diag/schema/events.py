@@ -7,10 +7,10 @@ Not here: events of the runtime, the cluster and the relay (declared beside thei
 
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from swactor import Event
+from swactor_diag.readable import encode_readable
 
 CLOCK_SAMPLE = "clock_sample"
 """`Custom` kind: the three collector times of one answer, and when it arrived here."""
@@ -20,8 +20,6 @@ IROH_API_MISSING = "iroh_api_missing"
 
 OWN_CUSTOM_KINDS = frozenset({CLOCK_SAMPLE, IROH_API_MISSING})
 """`Custom` kinds that diagnostics emit; every other one is the application's."""
-
-_ENCODER = msgspec.json.Encoder()
 
 
 class SubprocessSpawned(Event, frozen=True, kw_only=True):
@@ -107,13 +105,15 @@ ENVELOPE_FIELDS = frozenset({"node_id", "monotonic_seq", "wall_ms"})
 def encode_record(node_id: str, *, seq: int, wall_ms: int, event: Event) -> bytes:
     """Return the flat record of ``event``: its fields behind the envelope, as one JSON object.
 
+    Characters that no encoder takes are replaced.
+
     Raises:
         ValueError: a field of the event is called as one of the envelope.
         Exception: what msgspec, or a type that it asks, raises when the event cannot be written.
     """
     if not ENVELOPE_FIELDS.isdisjoint(event.__struct_fields__):
         raise ValueError(f"an event must not have fields called {', '.join(sorted(ENVELOPE_FIELDS))}")
-    fields = _ENCODER.encode(event)
+    fields = encode_readable(event)
     return b'{"node_id":"%b","monotonic_seq":%d,"wall_ms":%d,%b' % (
         node_id.encode(),
         seq,

@@ -88,6 +88,17 @@ class Long:
         return Text("x" * self._size)
 
 
+class Says:
+    name = "says"
+    record = Text
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def observe(self) -> Text:
+        return Text(self._text)
+
+
 class Waits:
     """Answers when it is told to; until then it hangs."""
 
@@ -176,6 +187,16 @@ async def test_whatever_goes_wrong_in_one_costs_that_block(start_node: StartNode
     failed = {name for name, outcome in outcomes.items() if outcome is IntrospectionOutcome.FAILED}
     assert failed == {"breaks", "wrong_type", "unwritable"}
     assert entry(snapshot, "breaks").reason == "OSError: sensor � on fire"
+
+
+async def test_what_is_no_text_costs_neither_block_nor_snapshot(start_node: StartNode) -> None:
+    named = Fine()
+    named.name = "caf\udce9"
+    async with start_node(named, Says("no text: \udce9"), config=QUIET) as (_, diag):
+        snapshot = await diag.snapshot()
+    assert snapshot.body.others == {"caf�": {"celsius": 21}, "says": {"text": "no text: �"}}
+    assert entry(snapshot, "caf�").outcome is IntrospectionOutcome.OK
+    assert entry(snapshot, "says").outcome is IntrospectionOutcome.OK
 
 
 async def test_blocks_that_are_too_large_for_a_snapshot_cost_themselves(start_node: StartNode) -> None:
