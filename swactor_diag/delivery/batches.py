@@ -8,9 +8,7 @@ Not here: when a batch is cut (``shipper``), where it goes.
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
-from swactor_diag.readable import readable
+from swactor_diag.readable import encode_readable, readable
 from swactor_diag.recorder import BATCH_EVENTS, Noted
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error, encode_record
@@ -37,7 +35,7 @@ class BatchMaker:
         """Return the boot record; None when it was made before."""
         if self._made[RecordKind.BOOT]:
             return None
-        return self._outgoing(RecordKind.BOOT, msgspec.json.encode(self._identity))
+        return self._outgoing(RecordKind.BOOT, encode_readable(self._identity))
 
     def snapshot(self, body: bytes) -> Outgoing:
         """Return an encoded snapshot as a submission."""
@@ -45,7 +43,7 @@ class BatchMaker:
 
     def finalize(self, reason: str) -> Outgoing:
         """Return the record that ends the run."""
-        return self._outgoing(RecordKind.FINALIZE, msgspec.json.encode({"reason": reason}))
+        return self._outgoing(RecordKind.FINALIZE, encode_readable({"reason": reason}))
 
     def events(self, noted: Sequence[Noted]) -> list[Outgoing]:
         """Return ``noted`` as one or more batches, in order."""

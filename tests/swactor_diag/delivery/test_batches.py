@@ -58,6 +58,11 @@ def test_an_event_with_what_is_no_text_keeps_all_the_rest(
     assert row["monotonic_seq"] == 7
 
 
+def test_the_reason_of_an_end_may_hold_what_is_no_text(identity: Identity) -> None:
+    record = BatchMaker(identity, boot_id="b1").finalize("no room for caf\udce9")
+    assert msgspec.json.decode(record.body) == {"reason": "no room for caf�"}
+
+
 class Moved(Event, frozen=True, kw_only=True):
     """As an application may define it, who knows nothing of envelopes."""
 
