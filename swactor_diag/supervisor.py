@@ -250,7 +250,11 @@ class Diagnostics:
         return self._refs[name]
 
     def emit(self, event: Event) -> None:
-        """Record ``event``. Never raises, never waits."""
+        """Record ``event``. Never raises, never waits.
+
+        Only the loop's thread may call it. Another one says ``anyio.from_thread.run_sync(diag.emit, event)``
+        or, if it is no thread of anyio, ``system.loop.call_from_thread(partial(diag.emit, event))``.
+        """
         self._system.emit(event)
 
     async def snapshot(self) -> Snapshot:
