@@ -13,7 +13,7 @@ import msgspec
 
 from swactor.abc import Clock, RandomStream
 from swactor_diag.installed import installed_commit, installed_version
-from swactor_diag.readable import readable, readable_variables
+from swactor_diag.readable import readable, readable_url, readable_variables
 from swactor_diag.schema.boot import SCHEMA_VERSION, Identity
 from swactor_diag.schema.ids import check_id, short_id
 
@@ -96,7 +96,8 @@ def identity_from_env(
     Arguments win over ``SWACTOR_DIAG_*`` variables; ``HOSTNAME`` wins over the machine's own name, and what
     the installation says about its commit wins over ``SWACTOR_DIAG_GIT_SHA``. On a machine of vast.ai the
     provider's own variables name contract and address when nobody passed them on: a node there never looks
-    like one at home. Bytes that are no text are replaced.
+    like one at home. Bytes that are no text are replaced, and what may
+    be secret in the address of the relay.
 
     Raises:
         IdError: the run id or the node id cannot be used in paths.
@@ -107,6 +108,7 @@ def identity_from_env(
     stage_index, stage_count = _stage(env)
     rental = _rental_by_provider(env)
     role = readable(role or env.get("SWACTOR_DIAG_NODE_ROLE", "node"))
+    relay_url = home_relay_url or env.get("SWACTOR_IROH_RELAY_URL")
     label = env.get("SWACTOR_DIAG_RELAY_LABEL") if role == "relay" else None
     return Identity(
         node_id_hex=check_id(node_id, what="node id"),
@@ -125,7 +127,7 @@ def identity_from_env(
         binary_version=installed_version("swactor"),
         git_sha=facts.git_sha or env.get("SWACTOR_DIAG_GIT_SHA"),
         iroh_version=iroh_version or None,
-        home_relay_url_at_boot=home_relay_url or env.get("SWACTOR_IROH_RELAY_URL"),
+        home_relay_url_at_boot=readable_url(relay_url) if relay_url else None,
         boot_id=check_id(boot_id, what="boot id"),
         schema_version=SCHEMA_VERSION,
         swactor_version=installed_version("swactor"),

@@ -1,9 +1,10 @@
-"""Text that may hold what is no text: bytes that the operating system handed over and nobody could decode.
+"""Text from outside, as it may be written down: it may hold what is no text, an address may hold a password.
 
-Python keeps such a byte as a lone surrogate, which no encoder takes. A record is worth more than that byte.
+A byte that nobody could decode is kept by Python as a lone surrogate, which no encoder takes. A record is
+worth more than that byte.
 
-Owns: what stands in its place, in a text and in whatever is made of texts. Pure.
-Not here: what may be shown at all (``introspect._command_line``).
+Owns: what stands in its place, in a text and in whatever is made of texts; what is shown of an address. Pure.
+Not here: what is shown of a command line (``introspect._command_line``).
 """
 
 import re
@@ -13,11 +14,19 @@ import msgspec
 
 _ENCODER = msgspec.json.Encoder()
 _UNDECODABLE = re.compile("[\ud800-\udfff]")
+_BEFORE_HOST = re.compile(r"([a-z][a-z0-9+.-]*://)?.*@", re.IGNORECASE | re.DOTALL)
+_BEHIND_PATH = re.compile(r"([?#]).+", re.DOTALL)
 
 
 def readable(text: str) -> str:
     """Return ``text`` with U+FFFD in place of each character that cannot be encoded."""
     return _UNDECODABLE.sub("�", text)
+
+
+def readable_url(url: str) -> str:
+    """Return ``url``, whatever it is, `readable`, with ``***`` for user, password, query and fragment."""
+    url = _BEFORE_HOST.sub(lambda found: f"{found[1] or ''}***@", readable(url), count=1)
+    return _BEHIND_PATH.sub(r"\1***", url)
 
 
 def readable_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ Not here: sinks (``delivery.http``, ``collector.local_sink``), what is done abou
 
 from typing import Protocol
 
+from swactor_diag.readable import readable_url
 from swactor_diag.schema.submission import Answer, Outgoing
 
 
@@ -41,7 +42,8 @@ class SinkAddressError(ValueError):
     """What should name a collector is no address. Nothing was sent; somebody has to write it right."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"the collector's address must be http://host:port or https://host, not {url!r}")
+        shown = readable_url(url)
+        super().__init__(f"the collector's address must be http://host:port or https://host, not {shown!r}")
         self.url = url
 
 

@@ -11,18 +11,24 @@ ARGUMENT_CHARS_MAX = 4096
 """Nothing behind it is looked at: no argument that long is shown whole."""
 MASK = "***"
 
-_SENSITIVE = (
-    r"(?:token(?!iz)|secret|passw|passphrase|(?<![a-z])pass(?![a-z])|credential|authorization|cookie"
-    r"|(?:api|access|private|auth)[-_]?key)"
+_LONG = (
+    r"(?:token(?!iz)|secret|passw|passcode|passphrase|(?<![a-z])pass(?![a-z])|(?:ssh|db)pass(?![a-z])"
+    r"|credential|authorization|cookie|(?:api|access|account|private|auth)[-_]?key)"
 )
+_SHORT = r"(?:(?:(?<![a-z])(?<!no-)(?:auth|bearer|creds?|jwt|otp)|(?<=[-_.;])pwd)(?![\w-]))"
+"""Only as the end of a name: ``--auth-mode`` is no secret, nor is ``PWD``, where a shell is."""
+_SENSITIVE = rf"(?:{_LONG}|{_SHORT})"
 _NAME = rf"[\w.-]{{0,64}}?{_SENSITIVE}[\w.-]{{0,64}}"
 _ASSIGNED = re.compile(rf"(?i)(-*{_NAME})=(.*)", re.DOTALL)
 _FLAG = re.compile(rf"(?i)--?{_NAME}")
+_OPTION = r"(?:--?|-[a-z]|--[a-z]+(?:-[a-z]+)*(?:=\S*)?)"
+"""What follows a sensitive flag and looks so is the next flag; with anything else it is a value."""
+_NEXT_FLAG = re.compile(rf"(?i){_OPTION}")
 
 # The same within an argument: JSON, a header, a line for a shell, a query. Where it is not clear where a
 # value ends, what follows is masked as well.
 _INSIDE = rf"{_SENSITIVE}[\w.-]{{0,64}}"
-_HEADER_NAME = rf"{_NAME}\s*:(?!:)\s*"
+_HEADER_NAME = rf"[\w.-]{{0,64}}?{_LONG}[\w.-]{{0,64}}\s*:(?!:)\s*"  # no short name: auth:8080 is a host
 _DOUBLE_QUOTED, _SINGLE_QUOTED = r"(?:[^\"\\]|\\.)*", r"(?:[^'\\]|\\.)*"
 _QUOTED = rf"(?:\"{_DOUBLE_QUOTED}\"?|'{_SINGLE_QUOTED}'?)"
 _WORD = rf"(?:(?:bearer|basic|token)\s+)?((?:{_QUOTED}|\\.|[^\s\"'\\&;])+)"
@@ -32,14 +38,22 @@ _SECRETS_INSIDE = (
     re.compile(rf"(?i)((?<='){_HEADER_NAME})({_SINGLE_QUOTED})"),
     re.compile(rf"(?i)((?:(?<![\w./@\"'-]){_HEADER_NAME}|(?<=[/@]){_NAME}:\s+))(.+)"),
     re.compile(rf"(?i)({_INSIDE}(?:=|\s+=\s*)){_WORD}"),
-    re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!-){_WORD}"),
+    re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!{_OPTION}(?:[\s\"'&;]|$)){_WORD}"),
+    re.compile(r"(?i)([?&](?:key|sig|signature|x-amz-signature)=)([^\s&#]+)"),
 )
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
-_ISSUED = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[abp]-|sk-|AKIA)[A-Za-z0-9_-]{16,}")
+_ISSUED = re.compile(
+    r"\b(?:(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|[rs]k_(?:live|test)_|AKIA|AIza|ya29\."
+    r"|dckr_pat_|nvapi-)[A-Za-z0-9_-]{16,}|ASIA[A-Z0-9]{16}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{32,})"
+    r"|(?<![\w-])eyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)+"
+)
 """Tokens that say by their beginning who issued them."""
 
 _COUNT = re.compile(r"[0-9]{1,7}")
-"""``--max-tokens 512`` is no secret."""
+_COUNTED = re.compile(
+    r"(?i)tokens|(?:max|min|num|new|per|n)[-_.]?token|token[-_.]?(?:budget|count|id|len|limit|rate|size)"
+)
+"""``--max-tokens 512`` is no secret, ``--token 482913`` is one."""
 
 
 def readable_command(arguments: Sequence[str], *, bytes_max: int = COMMAND_BYTES_MAX) -> tuple[str, bool]:
@@ -71,7 +85,7 @@ def _masked(arguments: Iterable[str]) -> Iterator[str]:
     flag = ""
     for argument in arguments:
         text = _one_line(argument[:ARGUMENT_CHARS_MAX])
-        if flag and not text.startswith("-"):
+        if flag and not _NEXT_FLAG.fullmatch(text):
             yield _mask_value(flag, text)
             flag = ""
             continue
@@ -87,7 +101,7 @@ def _mask_inside(text: str) -> str:
 
 
 def _mask_value(name: str, value: str) -> str:
-    return value if "token" in name.lower() and _COUNT.fullmatch(value) else MASK
+    return value if _COUNTED.search(name) and _COUNT.fullmatch(value) else MASK
 
 
 def _one_line(argument: str) -> str:

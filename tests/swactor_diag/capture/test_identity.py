@@ -205,6 +205,19 @@ def test_the_relay_that_a_node_was_told_of_is_in_its_boot_record() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://relay:7843/", "http://relay:7843/"),
+        ("https://me:pw@relay:7843/x?token=abc#def", "https://***@relay:7843/x?***"),
+        ("https://me:p/w?@relay/", "https://***@relay/"),
+        ("me:pw@relay", "***@relay"),
+    ],
+)
+def test_what_may_be_secret_in_the_address_of_a_relay_is_not_recorded(url: str, shown: str) -> None:
+    assert identity(SWACTOR_IROH_RELAY_URL=url).home_relay_url_at_boot == shown
+
+
+@pytest.mark.parametrize(
     "environ",
     [
         {"SWACTOR_DIAG_STAGE_INDEX": "1"},

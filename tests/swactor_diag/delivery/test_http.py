@@ -235,6 +235,13 @@ def test_what_is_no_address_is_said_at_once(url: str) -> None:
         HttpSink(url)
 
 
+@pytest.mark.parametrize("url", ["ftp://me:hunter2@h/x", "me:hunter2@h:9080", "http://h:x/?token=hunter2"])
+def test_what_is_no_address_is_said_without_what_may_be_secret_in_it(url: str) -> None:
+    with pytest.raises(SinkAddressError) as refused:
+        HttpSink(url)
+    assert "hunter2" not in str(refused.value)
+
+
 async def test_after_close_it_opens_again(post: HttpSink) -> None:
     await post.post(record())
     await post.close()

@@ -50,6 +50,29 @@ from swactor_diag.introspect._command_line import readable_command, split_cmdlin
         (("run", '{"max_tokens": 512}'), 'run {"max_tokens": 512}'),
         (("pytest", "tests/test_token.py::test_x", "test_token.py::test_x"), None),
         (("docker", "-v", "/run/secrets:/run/secrets:ro"), None),
+        (
+            ("run", "--pwd", "abc", "--passwd=abc", "--passcode", "abc"),
+            "run --pwd *** --passwd=*** --passcode ***",
+        ),
+        (("run", "--creds=u:abc", "--jwt", "abc", "--bearer=abc"), "run --creds=*** --jwt *** --bearer=***"),
+        (("run", "--auth", "u:abc", "--otp", "482913"), "run --auth *** --otp ***"),
+        (("sh", "-c", "cd / && MYSQL_PWD=abc mysql -h db"), "sh -c cd / && MYSQL_PWD=*** mysql -h db"),
+        (
+            ("env", "SSHPASS=abc", "DB_PASS=abc", "PGPASSWORD=abc"),
+            "env SSHPASS=*** DB_PASS=*** PGPASSWORD=***",
+        ),
+        (("run", "Server=a;Uid=b;Pwd=abc;AccountKey=abc"), "run Server=a;Uid=b;Pwd=***;AccountKey=***"),
+        (("run", "--password", "-s3cr3t", "--token", "--s3cr3t", "x"), "run --password *** --token *** x"),
+        (("sh", "-c", "run --token -s3cr3t -v"), "sh -c run --token *** -v"),
+        (("run", "--token", "482913", "--token=482913"), "run --token *** --token=***"),
+        (("run", "--eos-token-id", "2", "--max-token=512"), None),
+        (("curl", "https://h/x?key=abc&n=1"), "curl https://h/x?key=***&n=1"),
+        (("curl", "https://h/x?X-Amz-Signature=abc"), "curl https://h/x?X-Amz-Signature=***"),
+        (("sh", "-c", "PWD=/srv OLDPWD=/ run --auth-mode basic --no-auth x --jwt-issuer y"), None),
+        (
+            ("run", "auth:8080", "https://auth:8080/jwt", "npm_config_registry=http://npm/", "pypi-simple"),
+            None,
+        ),
         (("a\nb\x1b[31m",), "a�b�[31m"),
         ((), ""),
     ],
@@ -57,6 +80,27 @@ from swactor_diag.introspect._command_line import readable_command, split_cmdlin
 def test_what_is_shown(arguments: tuple[str, ...], shown: str | None) -> None:
     """A table: arguments, and how they are shown; None where nothing of them is secret."""
     assert readable_command(arguments) == (" ".join(arguments) if shown is None else shown, False)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijk",
+        "sk_live_" + "a1" * 12,
+        "AIza" + "a1" * 18,
+        "ASIA" + "A1" * 8,
+        "AKIA" + "A1" * 8,
+        "npm_" + "a1" * 18,
+        "pypi-" + "a1" * 18,
+        "xoxs-" + "a1" * 10,
+        "ya29." + "a1" * 20,
+        "dckr_pat_" + "a1" * 12,
+        "nvapi-" + "a1" * 20,
+        "glpat-" + "a1" * 10,
+    ],
+)
+def test_a_token_that_says_who_issued_it_is_not_shown(secret: str) -> None:
+    assert readable_command(("login", secret, f"--as={secret}")) == ("login *** --as=***", False)
 
 
 def test_fc032_a_last_argument_that_does_not_fit_is_dropped() -> None:
@@ -85,6 +129,10 @@ def test_no_argument_however_odd_holds_up_the_loop() -> None:
         "token" + " " * 200_000,
         '"token: \\' * 30_000,
         "://" + "a:" * 100_000,
+        "?key=" * 30_000,
+        "eyJ-" * 30_000,
+        "--token --a" + "-a" * 30_000,
+        "auth" * 30_000,
     ]
     took = []
     for argument in odd:
