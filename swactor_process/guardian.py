@@ -23,7 +23,13 @@ from pathlib import Path
 
 from swactor.abc import Loop
 from swactor_process import _guardian_program
-from swactor_process._guardian_program import RECORD_BYTES, format_record
+from swactor_process._guardian_program import (
+    RECORD_BYTES,
+    format_record,
+    kill_groups,
+    parse_records,
+    read_all,
+)
 from swactor_process._slots import Slots
 
 STARTS_MAX = 4
@@ -61,10 +67,13 @@ class Guardian:
         self._groups.remove(group)
 
     def close(self) -> None:
-        """End the guard, which kills what is still registered. Blocks until it is gone: some milliseconds."""
+        """End the guard, which kills what is still registered. Blocks until it is gone: some milliseconds.
+
+        Without a guard that did so, this does.
+        """
         guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.end()
+        if guard is None or not guard.end():
+            kill_groups(self._groups.read())
         self._groups.close()
 
     def _start(self) -> bool:
@@ -110,11 +119,12 @@ class _Guard:
         self._on_end = on_end
         self._watch = loop.watch_readable(guard_gone, self._ended)
 
-    def end(self) -> None:
-        """Have it kill what is registered, and wait until it is gone."""
+    def end(self) -> bool:
+        """Have it kill what is registered, and wait until it is gone. False when it ended otherwise."""
         self._watch.cancel()
         self._ours.close()
         self._wait(CLOSE_TIMEOUT_S)
+        return self._popen.returncode == 0
 
     def _ended(self) -> None:
         self._watch.cancel()
@@ -159,6 +169,10 @@ class _GroupList:
         """Strike ``group`` out, if it is there."""
         if self._slots is not None:
             self._slots.strike(group)
+
+    def read(self) -> dict[int, int | None]:
+        """Return the groups and the start times of their leaders, as the guard would read them."""
+        return {} if self._slots is None else parse_records(read_all(self._slots.descriptor))
 
     def close(self) -> None:
         """Forget all of it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swactor_process import ProcessOutput, Stop
+from swactor_process import ProcessOutput, Stop, guardian
 from swactor_process._guardian_program import (
     RECORD_BYTES,
     format_record,
@@ -95,30 +95,30 @@ async def test_a_guard_that_is_killed_again_and_again_is_given_up(node: Node) ->
 
 
 async def test_a_number_that_is_guarded_a_second_time_is_that_of_the_second_group(node: Node) -> None:
-    guardian = Guardian(node.system.loop)
+    groups = Guardian(node.system.loop)
     owned = await node.start(sh("sleep 30", guarded=False))
     started = await owned.started()
     assert started.start_time is not None
-    guardian.guard(1_000_000_000, None)
-    guardian.guard(started.pid, started.start_time - 1)
-    guardian.release(1_000_000_000)
-    assert guardian.guard(started.pid, started.start_time)
+    groups.guard(1_000_000_000, None)
+    groups.guard(started.pid, started.start_time - 1)
+    groups.release(1_000_000_000)
+    assert groups.guard(started.pid, started.start_time)
 
-    guardian.close()
+    groups.close()
 
     assert (await owned.exited()).signal == signal.SIGKILL
 
 
 async def test_a_group_that_was_released_is_left_alone(node: Node) -> None:
-    guardian = Guardian(node.system.loop)
+    groups = Guardian(node.system.loop)
     one, other = await node.start(sh("sleep 30", guarded=False)), await node.start(sh("sleep 30"))
     first, second = await one.started(), await other.started()
-    assert guardian.guard(first.pid, first.start_time)
-    assert guardian.guard(second.pid, second.start_time)
-    guardian.release(first.pid)
-    guardian.release(first.pid)
+    assert groups.guard(first.pid, first.start_time)
+    assert groups.guard(second.pid, second.start_time)
+    groups.release(first.pid)
+    groups.release(first.pid)
 
-    guardian.close()
+    groups.close()
 
     assert (await other.exited()).signal == signal.SIGKILL
     assert is_alive(first.pid)
@@ -141,6 +141,43 @@ async def test_closing_the_spawner_kills_what_is_left_of_guarded_groups(node: No
     node.spawner.close()
 
     assert not is_alive(int(output.text))
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+async def test_closing_the_spawner_ends_guarded_children_without_the_help_of_the_guard(
+    node: Node, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The guard cannot act, or is gone and the node has not heard of that."""
+    monkeypatch.setattr(guardian, "CLOSE_TIMEOUT_S", 0.1)
+    owned = await node.start(sh("sleep 30 & sleep 30"))
+    started = await owned.started()
+    guard = node.spawner.guardian_pid
+    assert guard is not None
+    os.kill(guard, number)
+
+    node.spawner.close()
+
+    assert not living_members(started.pid)
+    assert not is_alive(guard)
+    assert (await owned.exited()).signal == signal.SIGKILL
+
+
+async def test_closing_the_spawner_ends_guarded_children_after_the_guard_was_given_up(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardian, "STARTS_MAX", 1)
+    guarded, free = await node.start(sh("sleep 30")), await node.start(sh("sleep 30", guarded=False))
+    one, other = await guarded.started(), await free.started()
+    guard = node.spawner.guardian_pid
+    assert guard is not None
+    os.kill(guard, signal.SIGKILL)
+    await eventually(lambda: node.spawner.guardian_pid is None)
+
+    node.spawner.close()
+
+    assert not living_members(one.pid)
+    assert is_alive(other.pid)
+    await free.process.ask(Stop())
 
 
 async def test_a_group_number_that_was_given_to_somebody_else_is_left_alone(node: Node) -> None:
