@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -120,6 +121,8 @@ class ChildrenFile:
         while True:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
+                if not S_ISREG(os.fstat(descriptor).st_mode):
+                    raise ChildrenFileError(self._path, "a regular file")  # it is replaced, and removed
                 if self._lock(descriptor):
                     yield descriptor
                     return

@@ -201,6 +201,16 @@ def test_a_file_of_somebody_else_is_left_alone(path: Path) -> None:
     assert path.read_text() == "my notes\n"
 
 
+def test_only_a_regular_file_is_taken(path: Path) -> None:
+    """Anything else would be replaced by one, and removed at the end."""
+    os.mkfifo(path)
+
+    with pytest.raises(ChildrenFileError, match=f"{path}.*a regular file"):
+        found_at_boot(path)
+
+    assert path.is_fifo()
+
+
 def test_a_file_that_cannot_be_written_is_named(path: Path) -> None:
     with pytest.raises(ChildrenFileError, match=r"nowhere.*may write \(No such file or directory\)"):
         found_at_boot(path / "nowhere" / "children")
