@@ -99,7 +99,7 @@ class ChildrenFile:
         Raises:
             ChildrenFileError: it is that of a node which runs, or no such file, or cannot be written.
         """
-        self._path = path
+        self._path = Path(os.path.realpath(path))  # a link stays, and is another way to the same file
         self._owner = Owner(_machine(), Process(pid, start_time or 0))
         try:
             # Held until the new one is there and locked: between them nobody else gets in.

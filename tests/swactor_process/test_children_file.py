@@ -211,6 +211,21 @@ def test_only_a_regular_file_is_taken(path: Path) -> None:
     assert path.is_fifo()
 
 
+def test_a_link_leads_to_the_file_and_stays(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    target = tmp_path / "volume" / "children"
+    path.symlink_to(target)
+
+    first = ChildrenFile(path, pid=os.getpid(), start_time=None)
+    assert _size(target) == RECORD_BYTES
+    with pytest.raises(ChildrenFileError, match="uses it"):
+        found_at_boot(target)
+    first.close()
+
+    assert path.readlink() == target
+    assert list(target.parent.iterdir()) == []
+
+
 def test_a_file_that_cannot_be_written_is_named(path: Path) -> None:
     with pytest.raises(ChildrenFileError, match=r"nowhere.*may write \(No such file or directory\)"):
         found_at_boot(path / "nowhere" / "children")
