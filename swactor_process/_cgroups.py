@@ -68,15 +68,18 @@ class ChildCgroup:
 
 
 def members_of(directory: Path) -> tuple[int, ...]:
-    """Return the processes in a control group, in ascending order; none when it has gone."""
+    """Return the processes in a control group, in ascending order; none when it has gone.
+
+    Those of another namespace of process ids, all of them 0 from here (cgroups(7)), are left out.
+    """
     words = _read(directory / "cgroup.procs").split()
-    return tuple(sorted(int(word) for word in words if word.isdigit()))
+    return tuple(sorted(pid for word in words if word.isdigit() and (pid := int(word)) > 0))
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # there is none of that name, or can be none
         return b""
 
 

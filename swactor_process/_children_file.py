@@ -78,7 +78,7 @@ class Entry(Struct, frozen=True):
     label: str
     node_pid: int
     processes: tuple[Process, ...]
-    cgroup: str | None = None
+    cgroup: Annotated[str, Meta(pattern=r"^[^\0]+$")] | None = None
 
     def living(self) -> tuple[int, ...]:
         """Return who is left: those written down, and who else is in a group that one of them still holds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swactor_process import Cgroup, OomEvidence
-from swactor_process._cgroups import Cgroups
+from swactor_process._cgroups import Cgroups, members_of
 from swactor_process._guardian_program import read_stat
 
 PID = 4_000_000
@@ -115,3 +115,14 @@ def test_members_and_kills_are_read_from_the_group(root: Path) -> None:
     assert group.members() == (20, 30)
     assert group.oom_kills() == OomEvidence(2, own_cgroup=True)
     assert (group.path / "cgroup.kill").read_text() == "1"
+
+
+def test_processes_that_have_no_number_here_are_no_members(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text("30\n0\n0\n")
+
+    assert members_of(tmp_path) == (30,)
+
+
+@pytest.mark.parametrize("name", ["gone", "\0", "\ud800"])
+def test_a_directory_that_cannot_be_has_no_members(tmp_path: Path, name: str) -> None:
+    assert members_of(tmp_path / name) == ()

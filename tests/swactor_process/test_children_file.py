@@ -94,6 +94,7 @@ async def test_it_stays_reported_until_it_has_ended(node: Node, path: Path) -> N
         pytest.param(lambda owner, entry: owner.update(machine="another boot"), id="machine started again"),
         pytest.param(lambda owner, entry: entry.update(child=[0, 7], processes=[[0, 7]]), id="no process id"),
         pytest.param(lambda owner, entry: entry.pop("label"), id="no such record"),
+        pytest.param(lambda owner, entry: entry.update(cgroup="/sys/\0"), id="no control group"),
     ],
 )
 async def test_a_number_alone_names_nobody(
