@@ -1,16 +1,38 @@
 """One start of a real child: its pipes, and the call that makes the kernel run the program.
 
-Owns: which end of a pipe is whose, until the child has its own or was not started.
+Owns: which end of a pipe is whose, until the child has its own or was not started; under which numbers
+descriptors can be passed on.
 Not here: what happens on the pipes (``_pipes``), the launcher (``_launch``), what a refusal means
 (``_refusals``).
 """
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Sequence
 
 from swactor_process._launch import launcher_command, needs_launcher
 from swactor_process.spec import Inherit, Null, ProcessSpec, Stream
+
+STANDARD = 3
+"""Descriptors below are standard input, output and error."""
+
+
+def above_standard(descriptor: int) -> int:
+    """Return ``descriptor``, or another instead of it when it has the number of a standard stream.
+
+    A process that was started with those closed gives their numbers to whatever it opens. A child has its own
+    there, so nothing else can be passed on to it under such a number.
+
+    Raises:
+        OSError: there is no other to be had; ``descriptor`` is closed.
+    """
+    if descriptor >= STANDARD:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, STANDARD)
+    finally:
+        os.close(descriptor)
 
 
 class ChildPipes:
@@ -36,7 +58,9 @@ class ChildPipes:
         command: Sequence[str] = spec.command
         cwd, passed = spec.cwd, tuple[int, ...]()
         if needs_launcher(spec):
-            self.report, theirs = self._pipe(ours_first=True)
+            self.report, _ = self._pipe(ours_first=True)
+            theirs = above_standard(self._theirs.pop())
+            self._theirs.append(theirs)
             command = launcher_command(spec, report=theirs, cgroup_members=cgroup_members)
             cwd, passed = None, (theirs,)
         popen = subprocess.Popen(  # noqa: S603 - running what the owner names is the purpose

@@ -31,6 +31,7 @@ from swactor_process._guardian_program import (
     read_all,
 )
 from swactor_process._slots import Slots
+from swactor_process._start import above_standard
 
 STARTS_MAX = 4
 """A guard that keeps being killed is given up after this many starts: children report ``guarded`` false."""
@@ -184,7 +185,7 @@ class _GroupList:
 def _memory_file() -> int:
     """Return a file without a name; in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("swactor process groups")
+        return above_standard(os.memfd_create("swactor process groups"))
     descriptor, path = tempfile.mkstemp()
     Path(path).unlink()
-    return descriptor
+    return above_standard(descriptor)

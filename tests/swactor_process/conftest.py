@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,3 +145,26 @@ async def node() -> AsyncIterator[Node]:
         with LinuxSpawner(system.loop) as spawner:
             yield Node(system, spawner)
             await system.shutdown()
+
+
+@asynccontextmanager
+async def standard_streams_closed() -> AsyncIterator[None]:
+    """Be a process that was started without them: what it opens gets their numbers, and has to close them."""
+    saved = [os.dup(number) for number in range(3)]
+    for number in range(3):
+        os.close(number)
+    try:
+        yield
+        await eventually(lambda: not any(_is_open(number) for number in range(3)))
+    finally:
+        for number, descriptor in enumerate(saved):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

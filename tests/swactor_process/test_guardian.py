@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swactor_process import ProcessOutput, Stop, guardian
+from swactor_process import Null, ProcessOutput, Stop, guardian
 from swactor_process._guardian_program import (
     RECORD_BYTES,
     format_record,
@@ -22,7 +22,7 @@ from swactor_process._guardian_program import (
 from swactor_process._slots import Slots
 from swactor_process.guardian import STARTS_MAX, Guardian
 
-from .conftest import Node, eventually, is_alive, python, sh
+from .conftest import Node, eventually, is_alive, python, sh, standard_streams_closed
 
 
 @pytest.mark.parametrize("spawner", ["linux", "portable"])
@@ -141,6 +141,20 @@ async def test_closing_the_spawner_kills_what_is_left_of_guarded_groups(node: No
     node.spawner.close()
 
     assert not is_alive(int(output.text))
+
+
+async def test_the_guard_knows_the_groups_of_a_node_without_standard_streams(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unguarded: list[dict[int, int | None]] = []
+    monkeypatch.setattr(guardian, "kill_groups", unguarded.append)
+    async with standard_streams_closed():
+        owned = await node.start(sh("sleep 30", stdin=False, stdout=Null(), stderr=Null()))
+        started = await owned.started()
+        node.spawner.close()
+        exited = await owned.exited()
+
+    assert (started.guarded, exited.signal, unguarded) == (True, signal.SIGKILL, [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])

@@ -16,6 +16,7 @@ from swactor_process import (
     InvalidSpecError,
     Limits,
     LinuxSpawner,
+    Null,
     PortableSpawner,
     ProcessExited,
     ProcessOutput,
@@ -27,7 +28,7 @@ from swactor_process import (
     WriteStdin,
 )
 
-from .conftest import Node, eventually, is_alive, sh
+from .conftest import Node, eventually, is_alive, sh, standard_streams_closed
 
 TOO_MANY = int(Path("/proc/sys/fs/nr_open").read_text()) + 1
 LAUNCHED: dict[str, Any] = {"start_timeout_s": 60.0}
@@ -245,3 +246,12 @@ def real_cgroup() -> Iterator[Path]:
 def test_a_limit_that_makes_no_sense_is_refused(make: Callable[[], object], field: str) -> None:
     with pytest.raises(InvalidSpecError, match=field):
         make()
+
+
+async def test_a_launch_is_heard_of_by_a_node_without_standard_streams(node: Node) -> None:
+    spec = sh("exit 3", stdin=False, stdout=Null(), stderr=Null(), guarded=False, **LAUNCHED)
+    await (await node.start(spec)).exited()  # what the node opens once, it has
+    async with standard_streams_closed():
+        exited = await (await node.start(spec)).exited()
+
+    assert exited.exit_code == 3
