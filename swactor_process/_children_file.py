@@ -135,9 +135,19 @@ class ChildrenFile:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = _decoded(os.pread(descriptor, RECORD_BYTES, 0), Owner)
-            who = "another process" if owner is None else f"process {owner.node.pid}"
-            raise ChildrenFileError(self._path, f"not that of another node, {who} uses it") from None
+            raise ChildrenFileError(
+                self._path, f"not that of another node, {self._who_uses(owner)}"
+            ) from None
         return self._is_at_path(descriptor)
+
+    def _who_uses(self, owner: Owner | None) -> str:
+        if owner is None:
+            return "another process uses it"
+        seen = owner.machine == self._owner.machine and owner.node.start_time
+        if seen and not owner.node.lives:
+            # A process that it forked without exec shares the lock.
+            return f"process {owner.node.pid} has ended, but one that it forked still holds it open"
+        return f"process {owner.node.pid} uses it"
 
     def _is_at_path(self, descriptor: int) -> bool:
         try:

@@ -193,6 +193,18 @@ def test_the_end_of_a_node_removes_no_file_but_its_own(path: Path, tmp_path: Pat
     assert _size(path) == RECORD_BYTES
 
 
+def test_a_file_that_a_fork_of_a_dead_node_holds_is_refused_as_such(path: Path) -> None:
+    """The lock is shared by whoever the node forked without exec."""
+    gone = 4_000_000  # above what the kernel gives to anybody
+    file = ChildrenFile(path, pid=gone, start_time=77)
+
+    with pytest.raises(ChildrenFileError, match=f"process {gone} has ended, but one that it forked"):
+        found_at_boot(path)
+
+    file.close()
+    assert found_at_boot(path) == ()
+
+
 def test_a_file_of_somebody_else_is_left_alone(path: Path) -> None:
     path.write_text("my notes\n")
 
