@@ -12,6 +12,8 @@ from msgspec import Struct
 from swactor_diag.introspect._base import IntrospectionError
 from swactor_diag.introspect._command_line import split_cmdline
 
+_ENDED_STATES = frozenset("ZXx")
+
 
 class ProcReadError(Exception):
     """The file is there but was not given to us. Other files of the same process may still be readable."""
@@ -72,6 +74,16 @@ class ProcStat(Struct, frozen=True):
     """None when whoever reads makes sure itself that it is still the same process."""
     vm_size_bytes: int
     rss_pages: int
+
+    @property
+    def leader_ended(self) -> bool:
+        """Whether the main thread has ended: memory and files are not to be seen through it any more."""
+        return self.state in _ENDED_STATES
+
+    @property
+    def ended(self) -> bool:
+        """Whether no thread works any more. One whose main thread has ended may go on in the others."""
+        return self.leader_ended and self.threads <= 1
 
 
 class WatchedProcess(Protocol):

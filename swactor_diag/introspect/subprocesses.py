@@ -7,8 +7,10 @@ start that was refused is reported by the driver itself (`SubprocessSpawnFailed`
 changed its name, and now and then.
 
 Whether a child has ended is the driver's to say; the kernel can only say that it is not there. So:
-gone from /proc: ``unknown`` (reason ``vanished``); a zombie or a pid that now belongs to another program:
-``exited`` without numbers; no /proc at all: ``unknown`` (reason ``no_proc``). The wall clock decides nothing.
+gone from /proc: ``unknown`` (reason ``vanished``); a zombie without threads, or a pid that now belongs to
+another program: ``exited`` without numbers; a zombie whose other threads go on: ``running``, without memory
+and files (reason ``leader_ended``); no /proc at all: ``unknown`` (reason ``no_proc``). The wall clock decides
+nothing.
 """
 
 from collections.abc import Sequence
@@ -41,7 +43,6 @@ FORGOTTEN_KEPT_MAX = 4096
 COMMAND_LOOKS = 60
 """A command line is read again after so many observations, in case it was rewritten under the same name."""
 
-_ENDED_STATES = frozenset("ZXx")
 _RUNNING = SubprocessStatus.RUNNING
 
 
@@ -213,7 +214,7 @@ class SubprocessIntrospector:
             and child.start_ticks is not None
         ):
             return _unseen(child, SubprocessStatus.EXITED, "pid_reused")
-        if stat.state in _ENDED_STATES:
+        if stat.ended:
             return _unseen(child, SubprocessStatus.EXITED, "zombie", state=stat.state)
         return self._running(child, stat)
 
@@ -222,11 +223,14 @@ class SubprocessIntrospector:
         reset = cpu_ticks < child.cpu_ticks
         child.cpu_ticks = cpu_ticks
         reasons: tuple[str, ...] = ()
-        try:
-            descriptors = child.process.count_descriptors()
-        except ProcReadError as error:
-            descriptors = None
-            reasons = (self._report_once("fd", error),)
+        descriptors: int | None = None
+        if stat.leader_ended:
+            reasons = ("leader_ended",)
+        else:
+            try:
+                descriptors = child.process.count_descriptors()
+            except ProcReadError as error:
+                reasons = (self._report_once("fd", error),)
         child.looks_left -= 1
         if child.looks_left < 0 or child.comm != stat.comm:
             self._read_command(child, stat)
@@ -237,8 +241,8 @@ class SubprocessIntrospector:
             parent_pid=stat.parent_pid,
             status=_RUNNING,
             spawn_at_ms=child.spawn_at_ms,
-            rss_bytes=stat.rss_pages * units.page_bytes,
-            vm_size_bytes=stat.vm_size_bytes,
+            rss_bytes=UNSET if stat.leader_ended else stat.rss_pages * units.page_bytes,
+            vm_size_bytes=UNSET if stat.leader_ended else stat.vm_size_bytes,
             open_fd_count=UNSET if descriptors is None else descriptors,
             cpu_ms=cpu_ticks * 1000 // units.ticks_per_s,
             cpu_reset=reset,

@@ -30,8 +30,12 @@ class WrittenProc:
         self.reads.append(path)
         return _given(self.folders.get(path))
 
-    def add_process(self, pid: int, *, start: int = 500, state: str = "S", name: str = "worker") -> None:
-        fields = f"{pid} ({name}) {state} 7 1 1 0 -1 0 0 0 0 0 300 200 0 0 20 0 3 0 {start} 4096000 250 0"
+    def add_process(
+        self, pid: int, *, start: int = 500, state: str = "S", name: str = "worker", threads: int = 3
+    ) -> None:
+        fields = (
+            f"{pid} ({name}) {state} 7 1 1 0 -1 0 0 0 0 0 300 200 0 0 20 0 {threads} 0 {start} 4096000 250 0"
+        )
         self.files[f"{pid}/stat"] = fields
         self.files[f"{pid}/cmdline"] = "python3\0worker.py\0--stage\0001\0"
         self.folders[f"{pid}/fd"] = ("0", "1", "2")

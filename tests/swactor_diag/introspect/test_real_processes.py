@@ -35,6 +35,16 @@ ctypes.CDLL(None).prctl(15, b"a) R 1 2 (b", 0, 0, 0)
 print("ready", flush=True)
 input()
 """
+LEADER_ENDS = """
+import ctypes, pathlib, threading
+def work():
+    while ") Z " not in pathlib.Path("/proc/self/stat").read_text():
+        pass
+    print("ready", flush=True)
+    input()
+threading.Thread(target=work).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 WAITS = "print('ready', flush=True); input()"
 
 
@@ -122,6 +132,18 @@ def test_fc028_a_child_that_nobody_has_reaped_is_not_running(
         row = only(table)
         assert (row.status, row.reasons, row.cmdline) == (SubprocessStatus.EXITED, ("zombie",), command)
         assert has_no_numbers(row)
+
+
+def test_fc028_a_child_whose_main_thread_has_ended_runs_as_long_as_another_thread_works(
+    table: SubprocessIntrospector, started: Started
+) -> None:
+    with child(LEADER_ENDS) as process:
+        table.hear(started(pid=process.pid, start_time=None))
+        row = only(table)
+        assert (row.status, row.state, row.threads) == (SubprocessStatus.RUNNING, "Z", 2)
+        assert (row.rss_bytes, row.vm_size_bytes, row.open_fd_count) == (UNSET, UNSET, UNSET)
+        assert row.reasons == ("leader_ended",)
+        assert isinstance(row.cpu_ms, int)
 
 
 def test_fc027_a_child_that_is_gone_without_a_word_is_unknown(
