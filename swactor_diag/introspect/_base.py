@@ -1,13 +1,15 @@
 """The protocol of an introspector, and the actor that runs one.
 
 Owns: what an introspector must offer, and that whatever it does costs at most its own block: the call is
-timed; an exception and a value of the wrong type become an outcome with a reason.
+timed; an exception, also one that is meant to end a process, and a value of the wrong type become an outcome
+with a reason. Only KeyboardInterrupt, which is the user's, and a cancellation that is ours go on.
 Not here: which introspectors run (``supervisor``), when they are asked and for how long (``snapshotter``), a
 value that cannot be written (``snapshot_writer``).
 """
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -18,6 +20,7 @@ from swactor import Actor, ActorRef, Context, Event, ExitReason
 from swactor_diag.readable import readable
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 REASON_CHARS_MAX = 200
@@ -34,6 +37,14 @@ class HungError(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the introspector {name} has not answered for {HUNG_AFTER_S:g} s")
+        self.name = name
+
+
+class IntrospectorFailedError(Exception):
+    """What an introspector raised would have ended more than its actor; the actor ends with this instead."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        super().__init__(f"the introspector {name} raised {_told(error)}")
         self.name = name
 
 
@@ -127,7 +138,7 @@ class _IntrospectorActor(Actor[object]):
     def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
         """Let go of what the introspector holds open."""
         if isinstance(self._introspector, Closable):
-            self._introspector.close()
+            self._called(self._introspector.close)
 
     def _answer(self, ctx: Context[object], asked: Observe, value: object, *, started_ns: int) -> None:
         """Tell whoever asked what became of it: ``value`` is what was returned, or raised."""
@@ -138,22 +149,38 @@ class _IntrospectorActor(Actor[object]):
         )
         answer = Observed(asked.round, entry, value)
         record = self._introspector.record
-        if isinstance(value, Exception):
-            answer = answer.failed(f"{type(value).__name__}: {value}")
+        if isinstance(value, BaseException):
+            answer = answer.failed(_told(value))
         elif value is not None and not isinstance(value, record):
             answer = answer.failed(f"observe() returned {type(value).__name__}, not {record.__name__}")
+        try:
+            events = self._events()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+            events = ()
+            answer = answer.failed(_told(error))
         asked.reply_to.tell(answer)
-        self._emit(ctx)
+        for event in events:
+            ctx.emit(event)
 
     def _hear(self, ctx: Context[object], message: object) -> None:
         if self._listener is not None:
-            self._listener.hear(message)
-            self._emit(ctx)
-
-    def _emit(self, ctx: Context[object]) -> None:
-        if self._source is not None:
-            for event in self._source.take_events():
+            listener = self._listener
+            self._called(lambda: listener.hear(message))
+            for event in self._events():
                 ctx.emit(event)
+
+    def _events(self) -> Sequence[Event]:
+        source = self._source
+        return () if source is None else self._called(lambda: tuple(source.take_events()))
+
+    def _called(self, call: Callable[[], T]) -> T:
+        """Call the introspector, which has no say about more than its own actor."""
+        try:
+            return call()
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise IntrospectorFailedError(self._introspector.name, error) from error
 
 
 class IntrospectorActor(_IntrospectorActor):
@@ -167,7 +194,9 @@ class IntrospectorActor(_IntrospectorActor):
         started_ns = ctx.clock.monotonic_ns()
         try:
             value: object = self._introspector.observe()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this block only
             value = error
         self._answer(ctx, message, value, started_ns=started_ns)
 
@@ -184,11 +213,14 @@ class AsyncIntrospectorActor(_IntrospectorActor):
             self._hear(ctx, message)
             return
         started_ns = ctx.clock.monotonic_ns()
+        task = _running_task()
         with anyio.move_on_after(HUNG_AFTER_S) as limit:
             try:
                 pending = self._introspector.observe()
                 value: object = await pending if inspect.isawaitable(pending) else pending
-            except Exception as error:  # noqa: BLE001 - whatever it is, it costs this block only
+            except BaseException as error:
+                if _is_for_us(error, task):
+                    raise
                 value = error
         if limit.cancelled_caught:
             raise HungError(self._introspector.name)
@@ -200,3 +232,36 @@ def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
     if inspect.iscoroutinefunction(introspector.observe):
         return AsyncIntrospectorActor(introspector)
     return IntrospectorActor(introspector)
+
+
+def _told(error: BaseException) -> str:
+    """Return type and text of ``error``, or of what it stands for; also when it cannot say it."""
+    if isinstance(error, IntrospectorFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as unprintable:  # noqa: BLE001 - an exception's own code runs here
+        text = f"<no text: its __str__ raised {type(unprintable).__name__}>"
+    return f"{type(error).__name__}: {text}"
+
+
+def _is_for_us(error: BaseException, task: int | None) -> bool:
+    """Whether ``error`` ends the awaiting itself, or the process: not just raised by what is awaited."""
+    if (
+        isinstance(error, asyncio.CancelledError)
+        and anyio.get_cancelled_exc_class() is asyncio.CancelledError
+    ):
+        running = asyncio.current_task()
+        return running is None or running.cancelling() > 0
+    if isinstance(error, GeneratorExit):
+        return _running_task() != task  # closed from outside, not by the task that awaits
+    return isinstance(error, (KeyboardInterrupt, anyio.get_cancelled_exc_class()))
+
+
+def _running_task() -> int | None:
+    try:
+        return anyio.get_current_task().id
+    except anyio.NoEventLoopError:
+        return None

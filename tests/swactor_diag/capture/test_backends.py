@@ -1,11 +1,15 @@
 """The whole tree on every event loop that is supported."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec import Struct
 
 from swactor import ActorSystem
+from swactor_diag.introspect import Introspector
+from swactor_diag.schema.blocks import IntrospectionOutcome
 from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import Custom
 from swactor_diag.schema.submission import RecordKind
@@ -47,3 +51,77 @@ async def test_a_dead_tree_makes_finalize_end_without_a_bundle(identity: Identit
         diag = await Diagnostics.start(system, identity, sink=sink)
         await diag.stop()
         assert await diag.finalize("done") is None
+
+
+class Raises:
+    """Does everything that an introspector can do, and raises something in one of them."""
+
+    name, record = "raises", Answer42
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        self._where, self._error = where, error
+
+    def _at(self, where: str) -> None:
+        if where == self._where:
+            raise self._error
+
+    def observe(self) -> Answer42:
+        self._at("observe")
+        return Answer42(42)
+
+    def take_events(self) -> tuple[Custom, ...]:
+        self._at("take_events")
+        return ()
+
+    def hear(self, message: object) -> None:
+        self._at("hear")
+
+    def close(self) -> None:
+        self._at("close")
+
+
+class RaisesLater(Raises):
+    async def observe(self) -> Answer42:  # type: ignore[override]  # either is an introspector
+        self._at("observe")
+        return Answer42(42)
+
+
+NOT_FOR_THE_PROCESS: tuple[BaseException, ...] = (
+    SystemExit(3),
+    GeneratorExit(),
+    BaseException("odd"),
+    asyncio.CancelledError(),
+)
+
+
+@pytest.mark.parametrize("error", NOT_FOR_THE_PROCESS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("make", [Raises, RaisesLater])
+@pytest.mark.parametrize("where", ["observe", "take_events"])
+async def test_what_would_end_more_than_an_actor_costs_its_block(
+    identity: Identity,
+    make: Callable[[str, BaseException], Introspector[object]],
+    where: str,
+    error: BaseException,
+) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity, introspectors=[make(where, error), Slow()])
+        for _ in range(2):
+            snapshot = await diag.snapshot()
+            (entry,) = [entry for entry in snapshot.body.introspectors if entry.name == "raises"]
+            assert entry.outcome is IntrospectionOutcome.FAILED
+            assert str(entry.reason).startswith(type(error).__name__)
+            assert snapshot.body.others == {"slow": {"value": 42}}
+
+
+@pytest.mark.parametrize("where", ["hear", "close"])
+@pytest.mark.parametrize("error", NOT_FOR_THE_PROCESS, ids=lambda error: type(error).__name__)
+async def test_what_is_raised_while_hearing_or_closing_ends_that_actor_only(
+    identity: Identity, where: str, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity, introspectors=[Raises(where, error), Slow()])
+        diag.introspector("raises").tell("something")
+        snapshot = await diag.snapshot()
+        assert snapshot.body.others["slow"] == {"value": 42}
+        await diag.stop()
+        assert f"the introspector raises raised {type(error).__name__}" in caplog.text
