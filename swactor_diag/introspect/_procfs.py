@@ -12,6 +12,9 @@ from msgspec import Struct
 from swactor_diag.introspect._base import IntrospectionError
 from swactor_diag.introspect._command_line import split_cmdline
 
+FIGURE_MAX = 2**63 - 1
+"""What is larger was below zero for a moment: the kernel's unsigned numbers wrap."""
+
 _ENDED_STATES = frozenset("ZXx")
 
 

@@ -1,9 +1,9 @@
 """Network counters of the kernel: snapshot block ``host.network``, from ``net/snmp`` and ``net/dev``.
 
 Emits no events. The counters belong to the network namespace, which carries a mark: nodes with equal marks
-share the counters. A file or column that is not there is absent and has its reason; values are as read. One
-that is lower than at the last look was reset (nothing here wraps: the kernel counts in 64 bits), which is
-marked, as is an interface that was not there at the first look: its counters begin with it.
+share the counters. A file or column that is not there is absent and has its reason, as is what no counter can
+be: below zero, or wrapped. Values are as read. One that is lower than when it was read last was reset, which
+is marked, as is an interface that was not there at the first look: its counters begin with it.
 
 What else ``host.network`` says is read by ``host``.
 """
@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from swactor.abc import Clock
-from swactor_diag.introspect._base import IntrospectionError
-from swactor_diag.introspect._procfs import ProcReadError, ProcRoot
+from swactor_diag.introspect._base import REASON_CHARS_MAX, IntrospectionError
+from swactor_diag.introspect._procfs import FIGURE_MAX, ProcReadError, ProcRoot
 from swactor_diag.introspect.host import Addressing, AddressingReader, InterfaceFacts
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters, NetworkInterface, UdpKernelStats
 
+_NO_FILE = ": no such file"
 _UDP_COLUMNS = {
     "InDatagrams": "in_datagrams",
     "NoPorts": "no_ports",
@@ -26,11 +27,17 @@ _UDP_COLUMNS = {
     "RcvbufErrors": "rcvbuf_errors",
     "SndbufErrors": "sndbuf_errors",
 }
-_DEVICE_COLUMNS_MIN = 12  # up to and including the dropped packets of the sending half
+_DEVICE_FIELDS = tuple(field.name for field in structs.fields(InterfaceCounters))
+_DEVICE_COLUMNS = (0, 1, 2, 3, 8, 9, 10, 11)
+"""Bytes, packets, errors and dropped packets of the receiving and of the sending half."""
 
+_DIGITS_MAX = len(str(FIGURE_MAX))
 
 INTERFACES_MAX = 64
 """Interfaces that are listed: the first ones in the kernel's order."""
+
+REASONS_MAX = 20
+"""Reasons that are listed; of any more their number is told."""
 
 
 class KernelNetIntrospector:
@@ -51,23 +58,29 @@ class KernelNetIntrospector:
         self._clock = clock
         self._addressing = addressing
         self._nameservers = nameservers
-        self._udp: UdpKernelStats | UnsetType = UNSET
+        self._udp = UdpKernelStats()
         self._interfaces: dict[str, NetworkInterface] | None = None
 
     def observe(self) -> HostNetwork | None:
-        """Return what could be read, or None when there is neither file."""
+        """Return what could be read, or None when there is neither file.
+
+        Raises:
+            IntrospectionError: neither could be read, and not because there is none.
+        """
         reasons: list[str] = []
         snmp = self._text("net/snmp", reasons)
         devices = self._text("net/dev", reasons)
         if snmp is None and devices is None:
-            return None
+            if all(reason.endswith(_NO_FILE) for reason in reasons):
+                return None
+            raise IntrospectionError(", ".join(reasons))
         udp = _udp(snmp, reasons)
         listed = () if devices is None else _interfaces(devices, reasons)
         shown = listed[:INTERFACES_MAX]
         around = self._around([interface.name for interface in shown])
-        before, self._udp = self._udp, udp
+        before, self._udp = self._udp, _last_known(udp, self._udp)
         return HostNetwork(
-            interfaces=self._marked(shown, around),
+            interfaces=() if devices is None else self._marked(shown, around),
             interfaces_omitted=len(listed) - len(shown),
             udp_kernel_stats=udp,
             udp_reset=_is_lower(udp, before),
@@ -80,7 +93,7 @@ class KernelNetIntrospector:
             local_addresses=around.local_addresses,
             namespace=self._namespace(reasons),
             refreshed_at_ms=self._clock.wall_ms(),
-            reasons=(*reasons, *around.reasons),
+            reasons=_bounded([*reasons, *around.reasons]),
         )
 
     def _around(self, names: list[str]) -> Addressing:
@@ -105,7 +118,7 @@ class KernelNetIntrospector:
                 counters_reset=last is not None and _is_lower(interface.counters, last.counters),
                 first_seen_at_ms=first_seen_at_ms,
             )
-        self._interfaces = marked
+        self._interfaces = {name: _remembered(one, before) for name, one in marked.items()}
         return tuple(marked.values())
 
     def _text(self, path: str, reasons: list[str]) -> str | None:
@@ -115,7 +128,7 @@ class KernelNetIntrospector:
             reasons.append(str(error))
             return None
         if text is None:
-            reasons.append(f"{path}: no such file")
+            reasons.append(f"{path}{_NO_FILE}")
         return text
 
     def _namespace(self, reasons: list[str]) -> str | UnsetType:
@@ -126,20 +139,24 @@ class KernelNetIntrospector:
             return UNSET
 
 
-def parse_udp(text: str) -> UdpKernelStats:
-    """Return the ``Udp:`` row pair of ``net/snmp``; a column that is missing is absent.
+def parse_udp(text: str, reasons: list[str]) -> UdpKernelStats:
+    """Return the ``Udp:`` row pair of ``net/snmp``; a column that is missing or no counter is absent.
 
     Raises:
-        IntrospectionError: there is no such pair, or a value is no number.
+        IntrospectionError: there is no such pair, or no counter in it.
     """
     rows = [line.split() for line in text.splitlines() if line.startswith("Udp:")]
     if len(rows) < 2:
         raise IntrospectionError("net/snmp: the Udp: lines are not a pair of names and values")
-    try:
-        values = {name: int(value) for name, value in zip(rows[0][1:], rows[1][1:], strict=False)}
-    except ValueError as error:
-        raise IntrospectionError("net/snmp: a Udp: value is no number") from error
-    known = {field: values[column] for column, field in _UDP_COLUMNS.items() if column in values}
+    known: dict[str, int] = {}
+    for column, value in zip(rows[0][1:], rows[1][1:], strict=False):
+        field, count = _UDP_COLUMNS.get(column), _counter(value)
+        if field is not None and count is None:
+            reasons.append(f"net/snmp: {column} is no counter: {value[:40]}")
+        elif field is not None and count is not None:
+            known[field] = count
+    if not known:
+        raise IntrospectionError("net/snmp: there is no counter in the Udp: lines")
     return UdpKernelStats(**known)
 
 
@@ -155,26 +172,29 @@ def parse_devices(text: str) -> tuple[NetworkInterface, ...]:
 
 
 def _counters(columns: list[str]) -> InterfaceCounters | UnsetType:
-    if len(columns) < _DEVICE_COLUMNS_MIN or not all(column.isdecimal() for column in columns):
+    if len(columns) <= _DEVICE_COLUMNS[-1]:
         return UNSET
-    numbers = [int(column) for column in columns]
-    return InterfaceCounters(
-        rx_bytes=numbers[0],
-        rx_packets=numbers[1],
-        rx_errors=numbers[2],
-        rx_dropped=numbers[3],
-        tx_bytes=numbers[8],
-        tx_packets=numbers[9],
-        tx_errors=numbers[10],
-        tx_dropped=numbers[11],
+    numbers = [count for at in _DEVICE_COLUMNS if (count := _counter(columns[at])) is not None]
+    return (
+        InterfaceCounters(**dict(zip(_DEVICE_FIELDS, numbers, strict=True)))
+        if len(numbers) == len(_DEVICE_COLUMNS)
+        else UNSET
     )
+
+
+def _counter(text: str) -> int | None:
+    """Return the number, None when it is none or cannot be a counter."""
+    if not text.isdecimal() or len(text) > _DIGITS_MAX:
+        return None
+    count = int(text)
+    return count if count <= FIGURE_MAX else None
 
 
 def _udp(text: str | None, reasons: list[str]) -> UdpKernelStats | UnsetType:
     if text is None:
         return UNSET
     try:
-        return parse_udp(text)
+        return parse_udp(text, reasons)
     except IntrospectionError as error:
         reasons.append(str(error))
         return UNSET
@@ -192,3 +212,27 @@ def _is_lower(now: Struct | UnsetType, before: Struct | UnsetType) -> bool:
         return False
     pairs = zip(structs.astuple(now), structs.astuple(before), strict=True)
     return any(a < b for a, b in pairs if a is not UNSET and b is not UNSET)
+
+
+def _last_known(now: UdpKernelStats | UnsetType, before: UdpKernelStats) -> UdpKernelStats:
+    """Return the counters as they were read last: a look at which one is absent must not hide a reset."""
+    return before if isinstance(now, UnsetType) else UdpKernelStats(**(_present(before) | _present(now)))
+
+
+def _present(stats: UdpKernelStats) -> dict[str, int]:
+    return {field: value for field, value in structs.asdict(stats).items() if value is not UNSET}
+
+
+def _remembered(now: NetworkInterface, before: dict[str, NetworkInterface] | None) -> NetworkInterface:
+    """Return what the next look is compared with: the counters as they were read last."""
+    last = None if before is None else before.get(now.name)
+    if now.counters is not UNSET or last is None:
+        return now
+    return structs.replace(now, counters=last.counters)
+
+
+def _bounded(reasons: list[str]) -> tuple[str, ...]:
+    listed = [reason[:REASON_CHARS_MAX] for reason in reasons[:REASONS_MAX]]
+    if len(reasons) > REASONS_MAX:
+        listed.append(f"and {len(reasons) - REASONS_MAX} more")
+    return tuple(listed)

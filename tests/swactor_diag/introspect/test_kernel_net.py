@@ -54,14 +54,14 @@ def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None
 
 
 def test_a_column_that_the_kernel_does_not_have_is_absent() -> None:
-    stats = parse_udp(SNMP)
+    stats = parse_udp(SNMP, [])
     assert (stats.out_datagrams, stats.rcvbuf_errors) == (5104, UNSET)
 
 
 @pytest.mark.parametrize("text", ["", "Udp: InDatagrams NoPorts\n", "Udp: InDatagrams\nUdp: many\n"])
 def test_fc037_names_without_values_are_no_counters(text: str) -> None:
     with pytest.raises(IntrospectionError):
-        parse_udp(text)
+        parse_udp(text, [])
 
 
 def test_fc037_the_other_counters_are_still_reported_and_the_reason_is_given(
@@ -81,8 +81,40 @@ def test_fc037_a_file_that_is_denied_is_absent_with_the_reason(proc: Proc, clock
     assert "net/dev: EACCES" in network.reasons
 
 
+@pytest.mark.parametrize("other", [{}, {"net/snmp": ProcReadError("net/snmp", "EMFILE")}])
+def test_files_that_cannot_be_read_are_a_failure_and_not_a_machine_without_network(
+    proc: Proc, clock: Clock, other: dict[str, str | ProcReadError]
+) -> None:
+    proc.files |= {"net/dev": ProcReadError("net/dev", "EMFILE"), **other}
+    with pytest.raises(IntrospectionError, match="net/dev: EMFILE"):
+        KernelNetIntrospector(proc=proc, clock=clock).observe()
+
+
 def test_without_any_file_there_is_no_block(proc: Proc, clock: Clock) -> None:
     assert KernelNetIntrospector(proc=proc, clock=clock).observe() is None
+
+
+@pytest.mark.parametrize("bad", ["-7", str(2**64 - 7), "9" * 5_000, "n/a"])
+def test_fc033_what_cannot_be_a_counter_costs_its_column_and_says_so(
+    proc: Proc, clock: Clock, bad: str
+) -> None:
+    proc.files["net/snmp"] = f"Udp: InDatagrams NewThing InErrors\nUdp: 10 n/a {bad}\n"
+    proc.files["net/dev"] = f"eth0: 1 {bad} 3 4 5 6 7 8 9 10 11 12\nlo: 1 2 3 4 {bad} 6 7 8 9 10 11 12\n"
+    network = observed(proc, clock)
+    assert msgspec.to_builtins(network.udp_kernel_stats) == {"in_datagrams": 10}
+    assert [interface.counters is UNSET for interface in network.interfaces] == [True, False]
+    assert network.reasons == (
+        f"net/snmp: InErrors is no counter: {bad[:40]}",
+        "net/dev: malformed row of eth0",
+    )
+    assert msgspec.json.encode(network)
+
+
+def test_the_reasons_are_bounded(proc: Proc, clock: Clock) -> None:
+    proc.files |= {"net/snmp": SNMP, "net/dev": "".join(f"e{number}:\n" for number in range(5_000))}
+    reasons = observed(proc, clock).reasons
+    assert len(reasons) == 21
+    assert reasons[-1] == "and 4980 more"
 
 
 def test_a_malformed_interface_row_is_an_interface_without_counters() -> None:
@@ -119,6 +151,29 @@ def test_fc035_a_counter_that_went_down_is_as_read_and_marked(proc: Proc, clock:
         (4, False, True),
         (4, False, False),
     ]
+
+
+@pytest.mark.parametrize("lost", ["the file", "the values"])
+def test_fc035_a_look_at_which_nothing_can_be_read_hides_no_reset_and_makes_no_interface_new(
+    proc: Proc, clock: Clock, lost: str
+) -> None:
+    introspector = KernelNetIntrospector(proc=proc, clock=clock)
+
+    def look(devices: str | ProcReadError, snmp: str | ProcReadError) -> HostNetwork:
+        proc.files |= {"net/dev": devices, "net/snmp": snmp, "self/ns/net": "net:[1]"}
+        network = introspector.observe()
+        assert network is not None
+        return network
+
+    denied = lost == "the file"
+    look(dev(eth0=900), "Udp: InDatagrams InErrors\nUdp: 10 900\n")
+    look(ProcReadError("net/dev", "EMFILE") if denied else "eth0: ?\n", "Udp: InDatagrams\nUdp: 10\n")
+    look(dev(eth0=900), ProcReadError("net/snmp", "EMFILE") if denied else "Udp: InErrors\nUdp: ?\n")
+    look(ProcReadError("net/dev", "EMFILE") if denied else "eth0: ?\n", "Udp: InDatagrams\nUdp: 10\n")
+    network = look(dev(eth0=3), "Udp: InDatagrams InErrors\nUdp: 10 3\n")
+    assert network.udp_reset
+    assert network.interfaces[0].counters_reset
+    assert network.interfaces[0].first_seen_at_ms is UNSET
 
 
 def test_fc036_an_interface_that_appears_says_since_when_and_one_that_goes_costs_nothing(
