@@ -7,7 +7,7 @@ introspector). Only paths that were asked for are read, never all pids.
 
 from typing import Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from swactor_diag.introspect._base import IntrospectionError
 from swactor_diag.introspect._command_line import split_cmdline
@@ -66,7 +66,7 @@ class ProcUnits(Struct, frozen=True):
 
 
 class ProcStat(Struct, frozen=True):
-    """The fields of ``<pid>/stat`` that we use, in the kernel's units."""
+    """The fields of ``<pid>/stat`` that we use, in the kernel's units, as read: see `measured`."""
 
     comm: str
     state: str
@@ -87,6 +87,14 @@ class ProcStat(Struct, frozen=True):
     def ended(self) -> bool:
         """Whether no thread works any more. One whose main thread has ended may go on in the others."""
         return self.leader_ended and self.threads <= 1
+
+
+def measured(value: int, name: str, reasons: list[str]) -> int | UnsetType:
+    """Return ``value``, absent with its reason when it cannot have been measured: negative, or wrapped."""
+    if 0 <= value <= FIGURE_MAX:
+        return value
+    reasons.append(f"{name}: {'negative' if value < 0 else 'wrapped'}")
+    return UNSET
 
 
 class WatchedProcess(Protocol):
@@ -193,11 +201,12 @@ def parse_stat(text: str) -> ProcStat:
             rss,
             _,
         ) = fields
+        user_ticks, system_ticks = int(user), int(system)
         return ProcStat(
             text[text.find("(") + 1 : end],
             state,
             int(parent),
-            int(user) + int(system),
+            -1 if user_ticks < 0 or system_ticks < 0 else user_ticks + system_ticks,
             int(threads),
             int(start),
             int(size),

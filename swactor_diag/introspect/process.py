@@ -16,6 +16,7 @@ from swactor_diag.introspect._procfs import (
     ProcRoot,
     ProcStat,
     ProcUnits,
+    measured,
     watch_process,
 )
 from swactor_diag.schema.blocks import ProcessBlock, PythonFacts
@@ -89,14 +90,24 @@ class ProcessIntrospector:
     def observe(self) -> ProcessBlock:
         """Return the current values."""
         reasons: list[str] = []
-        stat = self._stat(reasons)
+        stat, units = self._stat(reasons), self._units
+        descriptors: int | UnsetType = UNSET
+        rss_bytes: int | UnsetType = UNSET
+        vm_size_bytes: int | UnsetType = UNSET
+        if stat is not None and stat.leader_ended:
+            reasons.append("leader_ended")
+        else:
+            descriptors = self._descriptors(reasons)
+        if stat is not None and not stat.leader_ended:
+            rss_bytes = measured(stat.rss_pages * units.page_bytes, "rss", reasons)
+            vm_size_bytes = measured(stat.vm_size_bytes, "vm_size", reasons)
         return ProcessBlock(
             pid=self._pid,
-            rss_bytes=UNSET if stat is None else stat.rss_pages * self._units.page_bytes,
-            vm_size_bytes=UNSET if stat is None else stat.vm_size_bytes,
-            open_fd_count=self._descriptors(reasons),
-            cpu_ms=UNSET if stat is None else self._units.ms(stat.cpu_ticks),
-            threads=UNSET if stat is None else stat.threads,
+            rss_bytes=rss_bytes,
+            vm_size_bytes=vm_size_bytes,
+            open_fd_count=descriptors,
+            cpu_ms=UNSET if stat is None else measured(units.ms(stat.cpu_ticks), "cpu", reasons),
+            threads=UNSET if stat is None else measured(stat.threads, "threads", reasons),
             loop_lag_ms=UNSET if self._lag is None else self._lag.take(),
             python=UNSET if self._interpreter is None else self._interpreter(),
             captured_at_ms=self._clock.wall_ms(),

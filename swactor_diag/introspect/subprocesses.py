@@ -28,6 +28,7 @@ from swactor_diag.introspect._procfs import (
     ProcStat,
     ProcUnits,
     WatchedProcess,
+    measured,
     watch_process,
 )
 from swactor_diag.schema.blocks import Subprocess, SubprocessBlock, SubprocessStatus
@@ -219,18 +220,24 @@ class SubprocessIntrospector:
         return self._running(child, stat)
 
     def _running(self, child: _Child, stat: ProcStat) -> Subprocess:
-        cpu_ticks, units = stat.cpu_ticks, self._units
-        reset = cpu_ticks < child.cpu_ticks
-        child.cpu_ticks = cpu_ticks
-        reasons: tuple[str, ...] = ()
+        units = self._units
+        reasons: list[str] = []
         descriptors: int | None = None
+        rss_bytes: int | UnsetType = UNSET
+        vm_size_bytes: int | UnsetType = UNSET
         if stat.leader_ended:
-            reasons = ("leader_ended",)
+            reasons.append("leader_ended")
         else:
+            rss_bytes = measured(stat.rss_pages * units.page_bytes, "rss", reasons)
+            vm_size_bytes = measured(stat.vm_size_bytes, "vm_size", reasons)
             try:
                 descriptors = child.process.count_descriptors()
             except ProcReadError as error:
-                reasons = (self._report_once("fd", error),)
+                reasons.append(self._report_once("fd", error))
+        cpu_ms = measured(units.ms(stat.cpu_ticks), "cpu", reasons)
+        reset = cpu_ms is not UNSET and stat.cpu_ticks < child.cpu_ticks
+        if cpu_ms is not UNSET:
+            child.cpu_ticks = stat.cpu_ticks
         child.looks_left -= 1
         if child.looks_left < 0 or child.comm != stat.comm:
             self._read_command(child, stat)
@@ -241,16 +248,16 @@ class SubprocessIntrospector:
             parent_pid=stat.parent_pid,
             status=_RUNNING,
             spawn_at_ms=child.spawn_at_ms,
-            rss_bytes=UNSET if stat.leader_ended else stat.rss_pages * units.page_bytes,
-            vm_size_bytes=UNSET if stat.leader_ended else stat.vm_size_bytes,
+            rss_bytes=rss_bytes,
+            vm_size_bytes=vm_size_bytes,
             open_fd_count=UNSET if descriptors is None else descriptors,
-            cpu_ms=cpu_ticks * 1000 // units.ticks_per_s,
+            cpu_ms=cpu_ms,
             cpu_reset=reset,
-            threads=stat.threads,
+            threads=measured(stat.threads, "threads", reasons),
             state=stat.state,
             cmdline=child.command or UNSET,
             cmdline_cut=child.command_cut,
-            reasons=(*reasons, child.command_reason) if child.command_reason else reasons,
+            reasons=(*reasons, child.command_reason) if child.command_reason else tuple(reasons),
         )
 
     def _read_command(self, child: _Child, stat: ProcStat) -> None:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
 from swactor.abc import Clock
 from swactor_diag.introspect import EmptyProc, LinuxProc, ProcReadError, ProcRoot
+from swactor_diag.introspect.process import ProcessIntrospector
 from swactor_diag.introspect.subprocesses import SubprocessIntrospector
 from swactor_diag.schema.blocks import Subprocess, SubprocessStatus
 from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
@@ -282,6 +284,35 @@ def test_fc033_cpu_time_that_goes_back_is_stored_as_read_and_marked(
     proc.files["42/stat"] = text.replace(" 300 200 ", " 100 200 ")
     row = only(table)
     assert (row.cpu_ms, row.cpu_reset) == (3_000, True)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (21, -1, "rss_bytes", "rss: negative"),
+        (20, 2**64 - 4096, "vm_size_bytes", "vm_size: wrapped"),
+        (11, 2**64 - 1, "cpu_ms", "cpu: wrapped"),
+        (12, -5, "cpu_ms", "cpu: negative"),
+        (17, -1, "threads", "threads: negative"),
+    ],
+)
+def test_fc033_what_cannot_have_been_measured_is_absent_and_says_so(
+    table: SubprocessIntrospector, proc: Proc, clock: Clock, started: Started, case: tuple[int, int, str, str]
+) -> None:
+    field, bad, absent, reason = case
+    proc.add_process(42)
+    table.hear(started())
+    whole = msgspec.to_builtins(only(table))
+    before = str(proc.files["42/stat"])
+    fields = before[before.rfind(")") + 2 :].split()
+    fields[field] = str(bad)
+    proc.files["42/stat"] = "42 (worker) " + " ".join(fields)
+    rest = {name: value for name, value in whole.items() if name != absent}
+    assert msgspec.to_builtins(only(table)) == {**rest, "reasons": (reason,)}
+    own = ProcessIntrospector(proc=proc, clock=clock, pid=42).observe()
+    assert (getattr(own, absent), own.reasons) == (UNSET, (reason,))
+    proc.files["42/stat"] = before
+    assert msgspec.to_builtins(only(table)) == whole
 
 
 def test_fc034_without_proc_the_status_is_unknown_and_one_diagnostic_names_the_cause(
