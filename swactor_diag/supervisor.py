@@ -34,7 +34,7 @@ from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, Shippe
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import identity_from_env, new_boot_id
-from swactor_diag.introspect import EmptyProc, Introspector, introspector_actor
+from swactor_diag.introspect import EmptyProc, Introspector, IntrospectorActor
 from swactor_diag.introspect.actors import ActorsIntrospector
 from swactor_diag.introspect.cluster import ClusterSurfaces
 from swactor_diag.introspect.dns import DnsIntrospector
@@ -341,7 +341,7 @@ class Diagnostics:
 
 def _factory(introspector: Introspector[object]) -> Callable[[], Actor[Any]]:
     # The introspector outlives its actor: after a crash the table of children is still there.
-    return lambda: introspector_actor(introspector)
+    return lambda: IntrospectorActor(introspector)
 
 
 def _with_subprocesses(

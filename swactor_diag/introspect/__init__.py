@@ -7,17 +7,16 @@ Here: what an introspector is made of. Each surface is a module: ``subprocesses`
 
 from swactor_diag.introspect._base import (
     HUNG_AFTER_S,
-    AsyncIntrospectorActor,
     Closable,
     EventSource,
     HungError,
     IntrospectionError,
     Introspector,
     IntrospectorActor,
+    IntrospectorFailedError,
     Listener,
     Observe,
     Observed,
-    introspector_actor,
 )
 from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
 from swactor_diag.introspect._native_proc import native_proc
@@ -35,7 +34,6 @@ from swactor_diag.introspect._reach import Answer, Prober, Resolved, Resolver, T
 __all__ = [
     "HUNG_AFTER_S",
     "Answer",
-    "AsyncIntrospectorActor",
     "Closable",
     "EmptyProc",
     "EventSource",
@@ -43,6 +41,7 @@ __all__ = [
     "IntrospectionError",
     "Introspector",
     "IntrospectorActor",
+    "IntrospectorFailedError",
     "LinuxProc",
     "Listener",
     "Observe",
@@ -58,7 +57,6 @@ __all__ = [
     "Tried",
     "WatchedProcess",
     "WatchesProcesses",
-    "introspector_actor",
     "kernel_units",
     "native_proc",
 ]

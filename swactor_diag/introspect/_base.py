@@ -52,9 +52,10 @@ class Introspector(Protocol[R_co]):
     """Observes one surface. Any object with these three members can be installed.
 
     ``name`` is the key in the snapshot body. With a dot (``host.network``) the record lies inside another
-    block, beside what other introspectors put there. ``observe`` may be ``async``. It returns None when the
-    surface does not exist here, and raises when it exists but cannot be read. What it returned must not
-    change any more: it is written down a moment later.
+    block, beside what other introspectors put there. ``observe`` may be ``async``, or return something to
+    await; if not, it must not block: it holds the event loop. It returns None when the surface does not exist
+    here, and raises when it exists but cannot be read. What it returned must not change any more: it is
+    written down a moment later.
     """
 
     @property
@@ -127,13 +128,44 @@ class Observe:
     reply_to: ActorRef[Observed]
 
 
-class _IntrospectorActor(Actor[object]):
-    """What both kinds do alike."""
+class IntrospectorActor(Actor[object]):
+    """Runs one introspector. Late answers are for the asker to drop.
+
+    One that hangs ends its actor: whatever it waited for is let go of (`Closable`) before it is asked again.
+    """
 
     def __init__(self, introspector: Introspector[object]) -> None:
         self._introspector = introspector
         self._listener = introspector if isinstance(introspector, Listener) else None
         self._source = introspector if isinstance(introspector, EventSource) else None
+
+    async def on_message(self, ctx: Context[object], message: object) -> None:
+        """Answer an `Observe`; anything else is for the introspector to hear."""
+        if not isinstance(message, Observe):
+            self._hear(ctx, message)
+            return
+        started_ns = ctx.clock.monotonic_ns()
+        try:
+            value: object = self._introspector.observe()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this block only
+            value = error
+        if inspect.isawaitable(value):
+            value = await self._awaited(value)
+        self._answer(ctx, message, value, started_ns=started_ns)
+
+    async def _awaited(self, pending: Awaitable[object]) -> object:
+        """Return what was waited for, or raised meanwhile."""
+        task = _running_task()
+        with anyio.move_on_after(HUNG_AFTER_S):
+            try:
+                return await pending
+            except BaseException as error:
+                if _is_for_us(error, task):
+                    raise
+                return error
+        raise HungError(self._introspector.name)
 
     def on_stop(self, ctx: Context[object], reason: ExitReason) -> None:  # noqa: ARG002 - the hook's signature
         """Let go of what the introspector holds open."""
@@ -181,57 +213,6 @@ class _IntrospectorActor(Actor[object]):
             raise
         except BaseException as error:
             raise IntrospectorFailedError(self._introspector.name, error) from error
-
-
-class IntrospectorActor(_IntrospectorActor):
-    """Runs an introspector whose ``observe`` returns at once."""
-
-    def on_message(self, ctx: Context[object], message: object) -> None:
-        """Answer an `Observe`; anything else is for the introspector to hear."""
-        if not isinstance(message, Observe):
-            self._hear(ctx, message)
-            return
-        started_ns = ctx.clock.monotonic_ns()
-        try:
-            value: object = self._introspector.observe()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this block only
-            value = error
-        self._answer(ctx, message, value, started_ns=started_ns)
-
-
-class AsyncIntrospectorActor(_IntrospectorActor):
-    """Runs an introspector whose ``observe`` must wait. Late answers are for the asker to drop.
-
-    One that hangs ends its actor: whatever it waited for is let go of (`Closable`) before it is asked again.
-    """
-
-    async def on_message(self, ctx: Context[object], message: object) -> None:
-        """Answer an `Observe`; anything else is for the introspector to hear."""
-        if not isinstance(message, Observe):
-            self._hear(ctx, message)
-            return
-        started_ns = ctx.clock.monotonic_ns()
-        task = _running_task()
-        with anyio.move_on_after(HUNG_AFTER_S) as limit:
-            try:
-                pending = self._introspector.observe()
-                value: object = await pending if inspect.isawaitable(pending) else pending
-            except BaseException as error:
-                if _is_for_us(error, task):
-                    raise
-                value = error
-        if limit.cancelled_caught:
-            raise HungError(self._introspector.name)
-        self._answer(ctx, message, value, started_ns=started_ns)
-
-
-def introspector_actor(introspector: Introspector[object]) -> Actor[object]:
-    """Return the actor that fits ``introspector``."""
-    if inspect.iscoroutinefunction(introspector.observe):
-        return AsyncIntrospectorActor(introspector)
-    return IntrospectorActor(introspector)
 
 
 def _told(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """The whole tree on every event loop that is supported."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -51,6 +51,33 @@ async def test_a_dead_tree_makes_finalize_end_without_a_bundle(identity: Identit
         diag = await Diagnostics.start(system, identity, sink=sink)
         await diag.stop()
         assert await diag.finalize("done") is None
+
+
+class Hands(Slow):
+    """``observe`` is no ``async def`` and returns something to await."""
+
+    def observe(self) -> Awaitable[Answer42]:  # type: ignore[override]  # either is an introspector
+        return super().observe()
+
+
+class NoTextError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_what_observe_returns_may_be_awaitable(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity, introspectors=[Hands()])
+        snapshot = await diag.snapshot()
+    assert snapshot.body.others == {"slow": {"value": 42}}
+
+
+async def test_an_exception_that_cannot_say_what_it_is_costs_its_block(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(system, identity, introspectors=[Raises("observe", NoTextError())])
+        snapshot = await diag.snapshot()
+    (entry,) = [entry for entry in snapshot.body.introspectors if entry.name == "raises"]
+    assert entry.reason == "NoTextError: <no text: its __str__ raised RuntimeError>"
 
 
 class Raises:
