@@ -11,6 +11,8 @@ Transitions that a snapshot already covers (it was begun after them) do not caus
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+
 from swactor import (
     Actor,
     ActorDeadError,
@@ -190,6 +192,11 @@ class Snapshotter(Actor[SnapshotterMessage]):
         current = self._round
         if current is None or answer.round != current.number:
             return  # too late: its block is absent in the snapshot it was asked for
+        duration_us = answer.entry.duration_us
+        if duration_us is not UNSET and duration_us > self._deadline_s * 1e6:  # it held the event loop
+            answer = answer.failed(
+                f"answered after {duration_us / 1e6:.1f} s, {self._deadline_s:g} s are allowed"
+            )
         current.answers[answer.name] = answer
         current.missing.pop(answer.name, None)
         if not current.missing:

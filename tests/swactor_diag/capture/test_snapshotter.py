@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct
 
-from swactor import ActorSystem, Request
+from swactor import ActorSystem, Request, SystemClock
 from swactor.cluster.events import MemberState, SwimReason, SwimTransition
 from swactor_diag.introspect import HUNG_AFTER_S
 from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
+from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.reading import Snapshot
 from swactor_diag.schema.snapshot import TriggerKind
 from swactor_diag.schema.submission import RecordKind
@@ -119,6 +120,19 @@ class Waits:
         return Weather(3)
 
 
+class ShiftedClock(SystemClock):
+    """The machine's clock, put forward by hand."""
+
+    def __init__(self) -> None:
+        self._ahead_ns = 0
+
+    def shift(self, seconds: float) -> None:
+        self._ahead_ns += round(seconds * 1e9)
+
+    def monotonic_ns(self) -> int:
+        return super().monotonic_ns() + self._ahead_ns
+
+
 def transition(to: MemberState = MemberState.DEAD) -> SwimTransition:
     return SwimTransition(
         peer="aa" * 32,  # type: ignore[arg-type]  # any text names a peer here
@@ -219,6 +233,37 @@ async def test_one_that_hangs_costs_its_block_after_the_deadline(start_node: Sta
     hung = entry(snapshot, "waits")
     assert (hung.outcome, hung.duration_us) == (IntrospectionOutcome.FAILED, UNSET)
     assert hung.reason == "no answer within 1 s"
+
+
+class HoldsTheLoop(Fine):
+    """Time goes by while it observes, and nothing else happens."""
+
+    def __init__(self, hold: Callable[[], None]) -> None:
+        self._hold = hold
+
+    def observe(self) -> Weather:
+        self._hold()
+        return super().observe()
+
+
+@pytest.mark.parametrize(
+    ("held_s", "outcome"), [(0.9, IntrospectionOutcome.OK), (3.0, IntrospectionOutcome.FAILED)]
+)
+async def test_one_that_holds_the_event_loop_beyond_the_deadline_is_late(
+    identity: Identity, held_s: float, outcome: IntrospectionOutcome
+) -> None:
+    clock = ShiftedClock()
+    async with ActorSystem(clock=clock) as system:
+        holds = HoldsTheLoop(lambda: clock.shift(held_s))
+        diag = await Diagnostics.start(system, identity, introspectors=[holds], config=QUIET)
+        snapshot = await diag.snapshot()
+    row = entry(snapshot, "weather")
+    assert row.outcome is outcome
+    assert isinstance(row.duration_us, int)
+    assert held_s * 1e6 <= row.duration_us < held_s * 1e6 + 500_000
+    if outcome is IntrospectionOutcome.FAILED:
+        assert snapshot.body.others == {}
+        assert str(row.reason).startswith("answered after 3.0 s")
 
 
 async def test_one_that_hangs_is_not_asked_again_for_a_while_and_delays_nobody(
