@@ -11,6 +11,8 @@ import errno
 import os
 
 from swactor_diag.introspect._procfs import (
+    FILE_BYTES_MAX,
+    CutText,
     ProcessByPath,
     ProcReadError,
     ProcStat,
@@ -21,9 +23,6 @@ from swactor_diag.introspect._procfs import (
 
 KEPT_MAX = 128
 """Processes whose files are kept open, two each; any more are read by path."""
-
-FILE_BYTES_MAX = 256 * 1024
-"""More than any file we read needs; a longer one is cut there."""
 
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
 """A process that ends between open and read gives ESRCH, not ENOENT: both are "gone"."""
@@ -49,7 +48,10 @@ class LinuxProc:
                 return os.readlink(full)  # noqa: PTH115 - os and not pathlib: this runs per child and tick
             descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                return _read_all(descriptor).decode("utf-8", "replace")
+                data = _read_all(descriptor)
+                if len(data) > FILE_BYTES_MAX:
+                    return CutText(data[:FILE_BYTES_MAX].decode("utf-8", "replace"))
+                return data.decode("utf-8", "replace")
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -151,8 +153,9 @@ def _counts_descriptors(root: str) -> bool:
 
 
 def _read_all(descriptor: int) -> bytes:
+    """Return what is in the file, and one byte more than is of interest when it goes on."""
     chunks: list[bytes] = []
-    room = FILE_BYTES_MAX
+    room = FILE_BYTES_MAX + 1
     while room > 0 and (chunk := os.read(descriptor, min(room, 65536))):
         chunks.append(chunk)
         room -= len(chunk)

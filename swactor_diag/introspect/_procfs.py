@@ -5,12 +5,16 @@ Not here: the files of a real machine (``_linux_proc``, ``_psutil_proc``), what 
 introspector). Only paths that were asked for are read, never all pids.
 """
 
+from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from msgspec import UNSET, Struct, UnsetType
 
 from swactor_diag.introspect._base import IntrospectionError
 from swactor_diag.introspect._command_line import split_cmdline
+
+FILE_BYTES_MAX = 256 * 1024
+"""More than any file we read needs; a longer one is cut there."""
 
 FIGURE_MAX = 2**63 - 1
 """What is larger was below zero for a moment: the kernel's unsigned numbers wrap."""
@@ -26,11 +30,19 @@ class ProcReadError(Exception):
         self.path, self.reason = path, reason
 
 
+class CutText(str):
+    """The beginning of a file that is longer than anybody reads."""
+
+    __slots__ = ()
+
+
 class ProcRoot(Protocol):
     """Text files of a kernel. Paths are relative: ``123/stat``, ``net/snmp``."""
 
     def read_text(self, path: str) -> str | None:
         """Return the text, the target of a ``ns/`` link, or None when there is no such file (any more).
+
+        Of a file that is longer than is read it is a `CutText`.
 
         Raises:
             ProcReadError: it exists, but may not be read.
@@ -95,6 +107,23 @@ def measured(value: int, name: str, reasons: list[str]) -> int | UnsetType:
         return value
     reasons.append(f"{name}: {'negative' if value < 0 else 'wrapped'}")
     return UNSET
+
+
+def whole_lines(text: str, path: str, reasons: list[str]) -> str:
+    """Return ``text``; when it was cut, without the line that was cut in two, and with the reason."""
+    if not isinstance(text, CutText):
+        return text
+    reasons.append(_cut(path))
+    return text[: text.rfind("\n") + 1]
+
+
+def was_cut(path: str, reasons: Collection[str]) -> bool:
+    """Whether `whole_lines` said so of ``path``: what comes after that nobody has counted."""
+    return _cut(path) in reasons
+
+
+def _cut(path: str) -> str:
+    return f"{path}: cut at {FILE_BYTES_MAX // 1024} KiB"
 
 
 class WatchedProcess(Protocol):

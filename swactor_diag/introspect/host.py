@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET, Struct, UnsetType
 
 from swactor.abc import Clock
-from swactor_diag.introspect._procfs import ProcReadError, ProcRoot
+from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, was_cut, whole_lines
 from swactor_diag.schema.network import Route, UdpSocket
 
 REFRESH_S = 30.0
@@ -45,7 +45,7 @@ class Addressing(Struct, frozen=True, kw_only=True):
     """Addresses that belong to no interface that we know of."""
     routes: tuple[Route, ...] = ()
     sockets: tuple[UdpSocket, ...] = ()
-    sockets_omitted: int = 0
+    sockets_omitted: int | UnsetType = UNSET
     conntrack_count: int | UnsetType = UNSET
     ipv6_enabled: bool | UnsetType = UNSET
     reasons: tuple[str, ...] = ()
@@ -87,6 +87,7 @@ class AddressingReader:
             *parse_sockets(self._text("net/udp", reasons)),
             *parse_sockets(self._text("net/udp6", reasons)),
         ]
+        some_cut = was_cut("net/udp", reasons) or was_cut("net/udp6", reasons)
         sockets.sort(key=lambda one: (-(one.drops or 0), -(one.rx_queue_bytes or 0), one.local_addr))
         v6_disabled = self._number("sys/net/ipv6/conf/all/disable_ipv6")
         return Addressing(
@@ -94,7 +95,7 @@ class AddressingReader:
             local_addresses=tuple(strays[:ADDRESSES_MAX]),
             routes=tuple(routes[:ROUTES_MAX]),
             sockets=tuple(sockets[:SOCKETS_MAX]),
-            sockets_omitted=max(0, len(sockets) - SOCKETS_MAX),
+            sockets_omitted=UNSET if some_cut else max(0, len(sockets) - SOCKETS_MAX),
             conntrack_count=self._number("sys/net/netfilter/nf_conntrack_count"),
             ipv6_enabled=UNSET if v6_disabled is UNSET else v6_disabled == 0,
             reasons=tuple(reasons),
@@ -118,7 +119,7 @@ class AddressingReader:
         if text is None:
             reasons.append(f"{path}: no such file")
             return ""
-        return text
+        return whole_lines(text, path, reasons)
 
     def _number(self, path: str) -> int | UnsetType:
         return _number(self._proc, path)

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from swactor.abc import Clock
 from swactor_diag.introspect._base import REASON_CHARS_MAX, IntrospectionError
-from swactor_diag.introspect._procfs import FIGURE_MAX, ProcReadError, ProcRoot
+from swactor_diag.introspect._procfs import FIGURE_MAX, ProcReadError, ProcRoot, was_cut, whole_lines
 from swactor_diag.introspect.host import Addressing, AddressingReader, InterfaceFacts
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters, NetworkInterface, UdpKernelStats
 
@@ -81,7 +81,7 @@ class KernelNetIntrospector:
         before, self._udp = self._udp, _last_known(udp, self._udp)
         return HostNetwork(
             interfaces=() if devices is None else self._marked(shown, around),
-            interfaces_omitted=len(listed) - len(shown),
+            interfaces_omitted=UNSET if was_cut("net/dev", reasons) else len(listed) - len(shown),
             udp_kernel_stats=udp,
             udp_reset=_is_lower(udp, before),
             default_routes=around.routes,
@@ -129,7 +129,8 @@ class KernelNetIntrospector:
             return None
         if text is None:
             reasons.append(f"{path}{_NO_FILE}")
-        return text
+            return None
+        return whole_lines(text, path, reasons)
 
     def _namespace(self, reasons: list[str]) -> str | UnsetType:
         try:

@@ -71,12 +71,12 @@ class HostNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``host.network``: what the kernel says about this node's network."""
 
     interfaces: tuple[NetworkInterface, ...] = ()
-    interfaces_omitted: int = 0
+    interfaces_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET
     udp_kernel_stats: UdpKernelStats | UnsetType = UNSET
     udp_reset: Annotated[bool, Meta(description="One is lower than before: take no delta.")] = False
     default_routes: Annotated[tuple[Route, ...], Meta(description="All routes, despite the name.")] = ()
     udp_sockets: Annotated[tuple[UdpSocket, ...], Meta(description="Those that lost most first.")] = ()
-    udp_sockets_omitted: int = 0
+    udp_sockets_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET
     conntrack_count: int | UnsetType = UNSET
     ipv6_enabled: bool | UnsetType = UNSET
     resolv_conf_nameservers: tuple[str, ...] = ()

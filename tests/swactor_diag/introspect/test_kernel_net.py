@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from swactor.abc import Clock
 from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError, ProcRoot
+from swactor_diag.introspect._procfs import FILE_BYTES_MAX, whole_lines
 from swactor_diag.introspect.host import AddressingReader
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
@@ -204,6 +205,32 @@ def test_more_interfaces_than_anybody_reads_are_counted(proc: Proc, clock: Clock
     proc.files["net/dev"] = dev(**{f"veth{number}": 1 for number in range(500)})
     network = observed(proc, clock)
     assert (len(network.interfaces), network.interfaces_omitted) == (64, 436)
+
+
+def test_what_is_longer_than_is_read_says_so_and_nobody_claims_to_have_counted_the_rest(
+    tmp_path: Path, clock: Clock
+) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/dev").write_text(dev(eth0=1) + "\n" * FILE_BYTES_MAX)
+    (tmp_path / "net/udp").write_text("\n" * (FILE_BYTES_MAX + 1))
+    proc = LinuxProc(str(tmp_path))
+    addressing = AddressingReader(proc=proc, sys=LinuxProc(str(tmp_path)), clock=clock)
+    network = KernelNetIntrospector(proc=proc, clock=clock, addressing=addressing).observe()
+    assert network is not None
+    assert (network.interfaces_omitted, network.udp_sockets_omitted) == (UNSET, UNSET)
+    assert {"net/dev: cut at 256 KiB", "net/udp: cut at 256 KiB"} <= set(network.reasons)
+    assert [interface.name for interface in network.interfaces] == ["eth0"]
+
+
+def test_only_a_file_that_goes_on_is_cut_and_after_a_whole_line(tmp_path: Path) -> None:
+    lines = "row\n" * (FILE_BYTES_MAX // 4)
+    reasons: list[str] = []
+    kept: dict[str, str] = {}
+    for name, text in (("whole", lines), ("longer", "12" + lines)):
+        (tmp_path / name).write_text(text)
+        kept[name] = whole_lines(LinuxProc(str(tmp_path)).read_text(name) or "", name, reasons)
+    assert kept == {"whole": lines, "longer": "12" + lines[:-4]}
+    assert reasons == ["longer: cut at 256 KiB"]
 
 
 def test_the_block_has_the_addresses_and_the_resolvers_beside_the_counters(
