@@ -2,12 +2,11 @@
 
 Owns: what an introspector must offer, and that whatever it does costs at most its own block: the call is
 timed; an exception, also one that is meant to end a process, and a value of the wrong type become an outcome
-with a reason. Only KeyboardInterrupt, which is the user's, and a cancellation that is ours go on.
+with a reason. Only KeyboardInterrupt, which is the user's, and a cancellation go on.
 Not here: which introspectors run (``supervisor``), when they are asked and for how long (``snapshotter``), a
 value that cannot be written (``snapshot_writer``).
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -230,12 +229,6 @@ def _told(error: BaseException) -> str:
 
 def _is_for_us(error: BaseException, task: int | None) -> bool:
     """Whether ``error`` ends the awaiting itself, or the process: not just raised by what is awaited."""
-    if (
-        isinstance(error, asyncio.CancelledError)
-        and anyio.get_cancelled_exc_class() is asyncio.CancelledError
-    ):
-        running = asyncio.current_task()
-        return running is None or running.cancelling() > 0
     if isinstance(error, GeneratorExit):
         return _running_task() != task  # closed from outside, not by the task that awaits
     return isinstance(error, (KeyboardInterrupt, anyio.get_cancelled_exc_class()))
