@@ -7,6 +7,8 @@ Not here: what the bytes mean.
 import contextlib
 import fcntl
 import os
+import struct
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -76,14 +78,23 @@ class PipeReader:
         self._await_more()
 
     def read_rest(self) -> None:
-        """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it."""
+        """Read what is there now, up to 4 MiB; a loop that was held up may not have come to it.
+
+        Who keeps the pipe full meanwhile is not followed: one more read, which sees the end if it is there.
+        """
         held, self._held = self._held, b""
+        left_bytes = self._waiting_bytes()
         if held:
             self._on_data(held)
-        left_bytes = REST_BYTES
-        while left_bytes > 0 and (data := self._read()):
+        while left_bytes >= 0 and (data := self._read()):
             left_bytes -= len(data)
             self._on_data(data)
+
+    def _waiting_bytes(self) -> int:
+        if self._descriptor is None:
+            return 0
+        (waiting,) = struct.unpack("i", fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
+        return min(int(waiting), REST_BYTES)
 
     def _read_once(self) -> None:
         if not self._held:

@@ -18,7 +18,13 @@ from swactor_process._effects import (
     Timer,
 )
 from swactor_process._streams import StreamEffect
-from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort
+from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort, Stream
+
+AFTER_EXIT_BYTES = 262_144
+"""After the exit, lines count within so many bytes: what a pipe holds at most, unless somebody enlarged it.
+
+What comes behind that was written by others, who may write for ever.
+"""
 
 
 class ReadinessWatch:
@@ -28,6 +34,7 @@ class ReadinessWatch:
         self._rule = rule
         self._probed = rule if isinstance(rule, ReadyOnPort | ReadyOnFile) else None
         self._started_s = 0.0
+        self._left_bytes = AFTER_EXIT_BYTES
 
     def begin(self, now_s: float) -> list[Effect]:
         """The child runs."""
@@ -50,6 +57,13 @@ class ReadinessWatch:
             case _:
                 met = False
         return self._tell(now_s, overdue=False) if met else []
+
+    def on_drained(self, stream: Stream, n_bytes: int) -> None:
+        """So many bytes of ``stream`` came after the exit."""
+        if isinstance(self._rule, ReadyOnLine) and stream is self._rule.stream:
+            self._left_bytes -= n_bytes
+            if self._left_bytes <= 0:
+                self._rule = None
 
     def on_probed(self, now_s: float, *, met: bool) -> list[Effect]:
         """Somebody looked whether the rule is met."""

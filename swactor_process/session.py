@@ -191,7 +191,10 @@ class Session:
         if stream not in self._open or not self._accepts(Input.OUTPUT):
             return []
         effects = self._announce(self._streams[stream].feed(data), now_s)
-        return [*effects, SetTimer(Timer.QUIET, QUIET_S)] if self.state is State.DRAINING else effects
+        if self.state is not State.DRAINING:
+            return effects
+        self._readiness.on_drained(stream, len(data))
+        return [*effects, SetTimer(Timer.QUIET, QUIET_S)]
 
     def on_eof(self, stream: Stream, now_s: float) -> list[Effect]:
         """The stream is over: tell its unterminated rest; after the exit the last stream ends it all."""

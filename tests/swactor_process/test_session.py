@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -257,6 +258,20 @@ def test_readiness_is_met_by_the_first_matching_line() -> None:
         AnnounceReady(overdue=False, after_s=0.3)
     ]
     assert only(AnnounceReady, session.on_output(Stream.STDOUT, b"up\n", 0.4)) == []
+
+
+@pytest.mark.parametrize(("flood", "told"), [(b"", 1), (b"y\n" * 20_000, 1), (b"y\n" * 200_000, 0)])
+def test_fc_001_after_the_exit_lines_count_only_as_far_as_the_child_can_have_written_them(
+    flood: bytes, told: int
+) -> None:
+    session = running(ProcessSpec(program="p", label="l", readiness=ReadyOnLine(pattern="^up")))
+    session.on_exited(DONE, 1.0)
+    session.on_output(Stream.STDERR, b"y\n" * 200_000, 1.0)
+    session.on_output(Stream.STDOUT, flood, 1.0)
+
+    effects = session.on_output(Stream.STDOUT, b"up\n", 1.1)
+
+    assert len(only(AnnounceReady, effects)) == told
 
 
 def test_fc_022_writing_after_the_exit_is_answered() -> None:
