@@ -18,8 +18,11 @@ from swactor_process._effects import (
     Timer,
 )
 from swactor_process._streams import StreamEffect
+from swactor_process.output import CHARACTER_MAX_BYTES
 from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort, Stream
 
+MATCHED_CHARACTERS = 1_024
+"""What of a line is matched: `` +ready$`` takes the square of a line's length, and the child chooses that."""
 AFTER_EXIT_BYTES = 262_144
 """After the exit, lines count within so many bytes: what a pipe holds at most, unless somebody enlarged it.
 
@@ -98,4 +101,5 @@ class ReadinessWatch:
 
 
 def _says(pattern: str, line: bytes) -> bool:
-    return re.search(pattern, line.decode("utf-8", "replace")) is not None
+    text = line[: MATCHED_CHARACTERS * CHARACTER_MAX_BYTES].decode("utf-8", "replace")[:MATCHED_CHARACTERS]
+    return re.search(pattern, text) is not None

@@ -127,9 +127,11 @@ _NOT_READ = (Null, Inherit)
 
 
 class ReadyOnLine(Struct, frozen=True, tag=True):
-    """The child is ready when a line of ``stream`` contains a match of the regular expression ``pattern``.
+    r"""The child is ready when a line of ``stream`` contains a match of the regular expression ``pattern``.
 
-    The empty pattern is met by the first line.
+    The empty pattern is met by the first line. A line is matched as if it ended after 1,024 characters, as is
+    each piece of an over-long one. Use no pattern with a repetition inside a repetition, such as
+    ``(\w+\s?)*``: a short line can take it for ever, and the whole node with it.
     """
 
     pattern: str = ""

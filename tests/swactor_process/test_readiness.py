@@ -61,6 +61,19 @@ async def test_a_matching_line_is_told_once_between_start_and_exit(node: Node) -
     assert kinds.index(ProcessReady) > kinds.index(ProcessOutput)
 
 
+@pytest.mark.parametrize(
+    ("before", "told"), [("x" * 1_019, 1), ("\N{GRINNING FACE}" * 1_019, 1), ("x" * 1_020, 0)]
+)
+async def test_a_line_is_matched_up_to_so_many_characters(node: Node, before: str, told: int) -> None:
+    line = f"{before}ready"
+    owned = await node.start(sh(f"echo '{line}'", readiness=ReadyOnLine(pattern="ready")))
+
+    await owned.exited()
+
+    assert owned.lines() == [line]
+    assert len(owned.all(ProcessReady)) == told
+
+
 async def test_the_first_line_meets_the_empty_pattern(node: Node) -> None:
     owned = await node.start(sh("read go; echo; exit 3", readiness=ReadyOnLine()))
     await never(owned, ProcessReady)
