@@ -71,8 +71,11 @@ class RotatingFile:
             gap = next((n for n in range(1, self._keep) if not self._older(n).exists()), self._keep)
             for number in range(gap, 1, -1):
                 self._older(number - 1).replace(self._older(number))
-            with contextlib.suppress(FileNotFoundError):  # somebody took it away: that is room too
+            with contextlib.suppress(FileNotFoundError):  # it is gone, or somebody took it away: room
                 self._path.replace(self._older(1))
+                # Renaming one name of a file to another name of it does nothing, and raises nothing.
+                if os.path.samestat(self._path.lstat(), self._older(1).lstat()):
+                    self._path.unlink()
         else:
             self._path.unlink(missing_ok=True)
         self.close()

@@ -235,6 +235,19 @@ def test_a_file_that_was_taken_away_begins_anew_when_it_is_full(tmp_path: Path) 
     assert (tmp_path / "log").read_bytes() == b"two\n"
 
 
+def test_a_file_that_is_its_own_predecessor_gives_up_the_name(tmp_path: Path) -> None:
+    log, older = tmp_path / "log", tmp_path / "log.1"
+    log.write_text("x" * 12)
+    older.hardlink_to(log)
+    file = RotatingFile(str(log), max_bytes=10, keep=1)
+
+    error = file.write(b"new\n")
+
+    file.close()
+    assert error is None
+    assert (log.read_text(), older.read_text()) == ("new\n", "x" * 12)
+
+
 def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
