@@ -42,7 +42,7 @@ class LineSplitter:
 
     def __init__(self, line_max_bytes: int) -> None:
         self._max = line_max_bytes
-        self._rest = b""
+        self._rest = bytearray()  # grows in place: a long line comes in many reads
         self._open_piece = False  # pieces of the line at hand went out already
 
     def feed(self, data: bytes) -> list[Cut]:
@@ -50,18 +50,23 @@ class LineSplitter:
         end = data.rfind(b"\n") + 1
         cuts: list[Cut] = []
         if end:
-            block = self._rest + data[:end]
-            self._rest, data = b"", data[end:]
+            block = b"".join((self._rest, data[:end])) if self._rest else data[:end]
+            self._rest.clear()
+            data = data[end:]
             if not self._open_piece and self._all_fit(block):
                 cuts.append(block)
             else:
                 cuts += self._cut_lines(block)
-        pieces, self._rest = self._cut(self._rest + data)
-        return cuts + pieces
+        self._rest += data
+        if len(self._rest) > self._max:
+            pieces, self._rest[:] = self._cut(bytes(self._rest))
+            cuts += pieces
+        return cuts
 
     def end(self) -> list[Cut]:
         """Return the unterminated rest, if there is any. The stream is over."""
-        rest, self._rest = self._rest, b""
+        rest = bytes(self._rest)
+        self._rest.clear()
         if not rest and not self._open_piece:
             return []
         return [self._last_piece(rest, terminated=False)]

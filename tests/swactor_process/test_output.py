@@ -1,5 +1,7 @@
 """Bytes to lines, and the last bytes of a stream."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +37,18 @@ def test_an_over_long_rest_is_passed_on_before_its_end_is_known() -> None:
 
     assert [piece.part for piece in pieces_of(splitter.feed(b"x" * 10))] == [LinePart.FIRST, LinePart.MIDDLE]
     assert splitter.feed(b"y\nz\n") == [Piece(b"xxy", LinePart.LAST), b"z\n"]
+
+
+def test_a_long_line_takes_as_long_as_its_bytes_however_often_it_goes_on() -> None:
+    """If what is there were copied each time, these would be 34 GB."""
+    splitter = LineSplitter(1 << 23)
+    began_s = time.process_time()
+
+    for _ in range(1 << 14):
+        assert splitter.feed(b"x" * 256) == []
+
+    assert time.process_time() - began_s < 1
+    assert splitter.feed(b"\n") == [b"x" * (1 << 22) + b"\n"]
 
 
 def test_an_over_long_rest_without_a_newline_is_marked() -> None:
