@@ -39,7 +39,8 @@ class PipeReader:
 
     ``by_line`` is for bytes of which each line is work: about `LINES_A_TURN` lines are passed on in one
     turn of the loop, but for `read_rest`, so that those who do that work have their turns in between. Without
-    it, a pipe that the other side has filled is made to hold more, and read in larger pieces.
+    it, a pipe that the other side has filled is made to hold more, and read in larger pieces; not if
+    one read is to bring less than usual (``most_bytes``).
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class PipeReader:
         on_data: Callable[[bytes], None],
         on_eof: Callable[[], None],
         by_line: bool,
+        most_bytes: int = READ_BYTES,
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor: int | None = descriptor
         self._on_data, self._on_eof = on_data, on_eof
-        self._read_bytes = READ_BYTES
+        self._read_bytes = min(READ_BYTES, most_bytes)
         self._by_line = by_line
         self._may_widen = not by_line
         self._paused = False

@@ -25,7 +25,7 @@ from swactor_process._guardian_program import DEAD, is_same_group, living_member
 from swactor_process._launch import Launch, Outcome
 from swactor_process._leftovers import Leftovers
 from swactor_process._oom import NodeOomCounter
-from swactor_process._pipes import PipeReader, PipeWriter, Readables
+from swactor_process._pipes import LINES_A_TURN, READ_BYTES, PipeReader, PipeWriter, Readables
 from swactor_process._refusals import explain
 from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
@@ -261,7 +261,11 @@ class RealChild:
 
         policy = self._spec.policy(stream)
         by_line = isinstance(policy, Lines) and not policy.batched
-        return PipeReader(loop, readables, descriptor, on_data=on_data, on_eof=on_eof, by_line=by_line)
+        # Each piece of a line that is cut is work, too: no more of them in one turn than lines.
+        most = policy.line_max_bytes * LINES_A_TURN if isinstance(policy, Lines) else READ_BYTES
+        return PipeReader(
+            loop, readables, descriptor, on_data=on_data, on_eof=on_eof, by_line=by_line, most_bytes=most
+        )
 
     @property
     def cgroup(self) -> CgroupPlace | None:

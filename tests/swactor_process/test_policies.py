@@ -81,6 +81,21 @@ async def test_fc_008_an_owner_that_keeps_up_hears_every_line_however_short(node
     assert (counter.lines, counter.exited.dropped_lines) == (100_000, 0)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+async def test_fc_008_an_owner_that_keeps_up_hears_every_piece_however_short(
+    node: Node, batched: bool
+) -> None:
+    """After the linger time the rest would come in one go; a busy machine may take as long."""
+    stdout = Lines(line_max_bytes=1, batched=batched)
+    counter = Counter(sh("head -c 30000 /dev/zero", stdout=stdout, linger_s=60.0), node.spawner)
+    await node.system.spawn(counter)
+
+    await eventually(lambda: counter.exited is not None)
+
+    assert counter.exited is not None
+    assert (counter.lines, counter.exited.dropped_lines) == (30_000, 0)
+
+
 async def test_lines_that_came_together_are_told_together(node: Node) -> None:
     script = r"printf 'a\210\n\nb\n'; read go; printf 'c\nd' ; printf 'oops\n' >&2"
     owned = await node.start(sh(script, stdout=Lines(batched=True)))
