@@ -3,9 +3,10 @@
 Owns: the files of one node's spool. Not here: the protocol (``spool``), what the ledger counts (``ledger``).
 
 A record is one file ``<9 digits>-<batch id>+<events>.bin``: a line of JSON that names the record, its length
-and checksum, then the body. It is written under a temporary name and renamed, so a killed process leaves
-whole records only. What a machine crash tore is found by length and checksum, and set aside. Numbering goes
-on after a restart: records of an earlier boot are sent with the id they were given then.
+and checksum, and has a checksum of its own, then the body. It is written under a temporary name and renamed,
+so a killed process leaves whole records only. What a machine crash tore is found by length, checksums and file
+name, and set aside. Numbering goes on after a restart: records of an earlier boot are sent with the id they
+were given then.
 
 A dropped record is counted exactly once, whenever the process is killed: the ledger says which numbers it
 covers, and is written before their files are removed. Boot records are no part of this: they go last.
@@ -20,10 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from swactor_diag.delivery.ledger import Ledger, LossPlace, decode_ledger, encode_ledger
 from swactor_diag.delivery.spool import SPOOL_BYTES_MAX, SPOOL_RECORDS_MAX, SpoolFigures, first_to_go
+from swactor_diag.schema.ids import is_id
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 SET_ASIDE_MAX = 32
@@ -48,6 +50,11 @@ class _Header(Struct, frozen=True):
     clock_samples: int
     bytes: int
     crc32: int
+    header_crc32: int | UnsetType = UNSET
+    """Of this line without this field; records of earlier versions have none."""
+
+    def sum(self) -> int:
+        return zlib.crc32(msgspec.json.encode(structs.replace(self, header_crc32=UNSET)))
 
 
 class _Entry(Struct, frozen=True):
@@ -147,11 +154,12 @@ class DiskSpool:
     def _settle_peeked(self, batch_id: str) -> bool:
         """Return whether the record that was peeked is still there; take it back if it was dropped."""
         peeked, self._peeked = self._peeked, None
-        if self._entries and self._entries[0].batch_id == batch_id:
+        if peeked is None or peeked.batch_id != batch_id:
+            return False
+        if self._entries and self._entries[0] is peeked:
             return True
-        if peeked is not None and peeked.batch_id == batch_id:
-            self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
-            self._save_ledger()
+        self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
+        self._save_ledger()
         return False
 
     # -- losses ---------------------------------------------------------------------------------------------
@@ -219,7 +227,7 @@ class DiskSpool:
             header = msgspec.json.decode(head, type=_Header)
         except msgspec.MsgspecError:
             return None
-        if len(body) != header.bytes or zlib.crc32(body) != header.crc32:
+        if not _agrees(header, entry) or len(body) != header.bytes or zlib.crc32(body) != header.crc32:
             return None
         return Outgoing(
             kind=header.kind,
@@ -252,7 +260,18 @@ def _encode(record: Outgoing) -> bytes:
         bytes=len(record.body),
         crc32=zlib.crc32(record.body),
     )
-    return msgspec.json.encode(header) + b"\n" + record.body
+    return msgspec.json.encode(structs.replace(header, header_crc32=header.sum())) + b"\n" + record.body
+
+
+def _agrees(header: _Header, entry: _Entry) -> bool:
+    """Whether the header is what was written: it matches its checksum, its file's name, and itself."""
+    return (
+        header.header_crc32 in (UNSET, header.sum())
+        and (header.batch_id, header.kind, header.events) == (entry.batch_id, entry.kind, entry.events)
+        and is_id(header.run_id)
+        and is_id(header.node_id)
+        and 0 <= header.clock_samples <= header.events
+    )
 
 
 def _listed(directory: Path, *, gone_through: int) -> list[_Entry]:

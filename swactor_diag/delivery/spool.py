@@ -88,9 +88,11 @@ class MemorySpool:
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
         peeked, self._peeked = self._peeked, None
-        if self._records and self._records[0].batch_id == batch_id:
+        if peeked is None or peeked.batch_id != batch_id:
+            return
+        if self._records and self._records[0] is peeked:
             self._remove(0)
-        elif peeked is not None and peeked.batch_id == batch_id:
+        else:
             self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:  # noqa: ARG002 - the protocol's

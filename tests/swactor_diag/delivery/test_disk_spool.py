@@ -1,6 +1,7 @@
 """The spool on disk: it survives its process, a kill at any moment, damage, and a disk without room."""
 
 import errno
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -57,8 +58,13 @@ def test_files_are_named_by_number_batch_and_events_and_no_temporary_one_stays(t
         lambda data: b"",
         lambda data: data[:-1] + b"y",
         lambda data: b"\0" * len(data),
+        lambda data: data.replace(b"b1-events", b"b0-events"),
+        lambda data: data.replace(b'"kind":"events"', b'"kind":"snapshot"'),
+        lambda data: data.replace(b'"events":3', b'"events":-3'),
+        lambda data: data.replace(b'"clock_samples":0', b'"clock_samples":1'),
+        lambda data: data.replace(b'"run_id":"r"', b'"run_id":"q"'),
     ],
-    ids=["short", "half a header", "empty", "changed", "zeros"],
+    ids=["short", "half a header", "empty", "changed", "zeros", "batch", "kind", "events", "samples", "run"],
 )
 def test_fc043_a_damaged_file_is_passed_over_and_kept_aside(
     tmp_path: Path, damage: Callable[[bytes], bytes]
@@ -72,6 +78,44 @@ def test_fc043_a_damaged_file_is_passed_over_and_kept_aside(
     assert [one.batch_id[-1] for one in drained(spool)] == ["2"]
     assert spool.figures().lost(LossPlace.DAMAGED) == 1
     assert (tmp_path / "set-aside" / "damaged-000000001-b1-events-000001+3.bin").exists()
+
+
+def without_header_sum(data: bytes) -> bytes:
+    """The form in which earlier versions wrote it."""
+    return re.sub(rb',"header_crc32":[0-9]+', b"", data)
+
+
+def test_a_record_of_an_earlier_version_is_sent(tmp_path: Path) -> None:
+    DiskSpool(tmp_path).put(record(1))
+    path = tmp_path / "000000001-b1-events-000001+3.bin"
+    whole = path.read_bytes()
+    path.write_bytes(without_header_sum(whole))
+    assert path.stat().st_size < len(whole)
+    assert drained(DiskSpool(tmp_path)) == [record(1)]
+
+
+@pytest.mark.parametrize(
+    ("found", "changed"),
+    [
+        (b"b1-events", b"b0-events"),
+        (b'"kind":"events"', b'"kind":"snapshot"'),
+        (b'"events":3', b'"events":4'),
+        (b'"run_id":"r"', b'"run_id":"r\\n"'),
+        (b'"node_id":"ab', b'"node_id":"a/b'),
+        (b'"clock_samples":0', b'"clock_samples":-1'),
+    ],
+)
+def test_a_damaged_header_of_an_earlier_version_stops_nothing(
+    tmp_path: Path, found: bytes, changed: bytes
+) -> None:
+    first = DiskSpool(tmp_path)
+    first.put(record(1))
+    first.put(record(2))
+    path = tmp_path / "000000001-b1-events-000001+3.bin"
+    path.write_bytes(without_header_sum(path.read_bytes()).replace(found, changed, 1))
+    spool = DiskSpool(tmp_path)
+    assert drained(spool) == [record(2)]
+    assert spool.figures().lost(LossPlace.DAMAGED) == 1
 
 
 def test_fc043_a_file_that_was_never_finished_is_no_record(tmp_path: Path) -> None:

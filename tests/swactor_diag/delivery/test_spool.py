@@ -104,6 +104,16 @@ def test_a_record_that_was_dropped_while_it_was_sent_is_no_loss_once_it_has_arri
     assert [one.batch_id[-1] for one in drained(spool)] == ["2", "3"]
 
 
+def test_the_record_that_goes_is_the_one_that_was_peeked_whatever_its_id(make_spool: MakeSpool) -> None:
+    spool = make_spool(records_max=1)
+    spool.put(record(1))
+    assert spool.peek() is not None
+    spool.put(record(1, size=20))
+    spool.pop("b1-events-000001")
+    assert [len(one.body) for one in drained(spool)] == [20]
+    assert spool.figures().losses == ()
+
+
 def test_a_record_that_was_dropped_while_it_was_sent_and_is_refused_is_one_loss(
     make_spool: MakeSpool,
 ) -> None:
