@@ -4,9 +4,9 @@ Owns: the files of one node's spool. Not here: the protocol (``spool``), what th
 
 A record is one file ``<9 digits>-<batch id>+<events>.bin``: a line of JSON that names the record, its length
 and checksum, and has a checksum of its own, then the body. It is written under a temporary name and renamed,
-so a killed process leaves whole records only. What a machine crash tore is found by length, checksums and file
-name, and set aside. Numbering goes on after a restart: records of an earlier boot are sent with the id they
-were given then.
+so a killed process leaves whole records only. What a machine crash tore is found by length, checksums and
+file name, and set aside. Numbering goes on after a restart: records of an earlier boot are sent with the id
+they were given then. A record that the disk does not take, though it has room, waits in memory until it does.
 
 A dropped record is counted exactly once, whenever the process is killed: the ledger says which numbers it
 covers, and is written before their files are removed. Boot records are no part of this: they go last.
@@ -39,6 +39,8 @@ _NAME = re.compile(
     r"\+(?P<events>[0-9]{1,9})\.bin"
 )
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""The process can open nothing now; that says nothing about the file."""
 
 
 class _Header(Struct, frozen=True):
@@ -88,7 +90,7 @@ class DiskSpool:
         """Open the spool.
 
         Raises:
-            OSError: the directory cannot be made or listed.
+            OSError: the directory cannot be made, listed or read.
         """
         self._directory = directory
         self._bytes_max = bytes_max
@@ -101,20 +103,24 @@ class DiskSpool:
         self._gone_through = kept.gone_through
         self._entries = deque(_listed(directory, gone_through=kept.gone_through))
         self._bytes = sum(entry.size for entry in self._entries)
+        self._held: dict[_Entry, Outgoing] = {}
         self._peeked: _Entry | None = None
         self._number = 1 + max(kept.gone_through, *(entry.number for entry in self._entries), 0)
 
     def put(self, record: Outgoing) -> None:
-        """See `Spool`. On a full disk the oldest go, too; any other trouble of the disk costs this record."""
+        """See `Spool`. A full disk costs the oldest, too; with other trouble of it records stay in memory."""
         data = _encode(record)
         entry = _Entry(self._number, record.batch_id, record.kind, record.events, len(data))
         self._number += 1
-        if len(data) > self._bytes_max:
+        self._write_held()
+        if len(data) > self._bytes_max or not self._make_room(entry):
             self._count([entry], LossPlace.SPOOL)
             return
-        self._make_room(len(data))
         while (trouble := self._write(entry.name, data)) is not None:
-            if trouble not in _NO_ROOM or not self._entries:
+            if trouble not in _NO_ROOM:
+                self._held[entry] = record
+                break
+            if not self._goes_before(entry):
                 self._count([entry], LossPlace.SPOOL)
                 return
             self._drop([self._forget_first_to_go()])
@@ -124,7 +130,10 @@ class DiskSpool:
     def peek(self) -> Outgoing | None:
         """See `Spool`. Damaged files are passed over, counted, and kept beside the spool."""
         while self._entries:
-            record = self._read_record(self._entries[0])
+            try:
+                record = self._held.get(self._entries[0]) or self._read_record(self._entries[0])
+            except OSError:
+                return None  # not now
             if record is not None:
                 self._peeked = self._entries[0]
                 return record
@@ -164,14 +173,20 @@ class DiskSpool:
 
     # -- losses ---------------------------------------------------------------------------------------------
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, entry: _Entry) -> bool:
         dropped: list[_Entry] = []
-        while self._entries and (
-            self._bytes + size > self._bytes_max or len(self._entries) >= self._records_max
-        ):
+        while (
+            is_full := self._bytes + entry.size > self._bytes_max or len(self._entries) >= self._records_max
+        ) and self._goes_before(entry):
             dropped.append(self._forget_first_to_go())
         if dropped:
             self._drop(dropped)
+        return not is_full
+
+    def _goes_before(self, entry: _Entry) -> bool:
+        """Whether one of the records can go for a new one: no boot record does for one of another kind."""
+        is_boot = entry.kind is RecordKind.BOOT
+        return any(is_boot or one.kind is not RecordKind.BOOT for one in self._entries)
 
     def _drop(self, entries: list[_Entry]) -> None:
         self._gone_through = max(self._gone_through, entries[-1].number)
@@ -202,6 +217,7 @@ class DiskSpool:
         entry = self._entries[at]
         del self._entries[at]
         self._bytes -= entry.size
+        self._held.pop(entry, None)
         return entry
 
     # -- files ----------------------------------------------------------------------------------------------
@@ -210,11 +226,21 @@ class DiskSpool:
         data = encode_ledger(self._ledger, gone_through=self._gone_through)
         self._ledger_saved = self._write(LEDGER_NAME, data) is None
 
+    def _write_held(self) -> None:
+        for entry, record in list(self._held.items()):
+            if self._write(entry.name, _encode(record)) is not None:
+                return
+            del self._held[entry]
+
     def _write(self, name: str, data: bytes) -> int | None:
         """Write a file whole or not at all; return the error number of what prevented it."""
         temporary = self._directory / f"{name}.tmp"
         try:
-            self._write_file(temporary, data)
+            try:
+                self._write_file(temporary, data)
+            except FileNotFoundError:  # somebody removed the folder
+                self._directory.mkdir(parents=True, exist_ok=True)
+                self._write_file(temporary, data)
             temporary.replace(self._directory / name)
         except OSError as error:
             _remove(temporary)
@@ -242,7 +268,7 @@ class DiskSpool:
     def _keep_aside(self, keep: Callable[[Path], object]) -> None:
         folder = self._directory / SET_ASIDE_FOLDER
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             keep(folder)
             _trim(folder)
         except OSError:
@@ -307,7 +333,9 @@ def _trim(folder: Path) -> None:
 def _read(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
-    except OSError:
+    except OSError as error:
+        if error.errno in _NO_MEANS:
+            raise
         return None
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import re
+import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from swactor_diag.delivery.disk_spool import DiskSpool
-from swactor_diag.delivery.ledger import LossPlace
+from swactor_diag.delivery.ledger import Loss, LossPlace
 from swactor_diag.delivery.spool import Spool
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
@@ -125,14 +126,77 @@ def test_fc043_a_file_that_was_never_finished_is_no_record(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fc045_a_disk_that_takes_nothing_costs_records_and_raises_nothing(tmp_path: Path) -> None:
+def test_fc045_what_a_disk_does_not_take_waits_in_memory_and_nothing_is_raised(tmp_path: Path) -> None:
     folder = tmp_path / "spool"
     spool = DiskSpool(folder)
     folder.rmdir()
+    folder.write_text("in the way")
     spool.put(record(1))
     spool.set_aside(record(2), "400")
+    assert drained(spool) == [record(1)]
+    assert spool.figures().losses == (
+        Loss(boot_id="b1", where=LossPlace.REFUSED, what=RecordKind.EVENTS, records=1, events=3),
+    )
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "node"
+    spool = DiskSpool(folder)
+    spool.put(record(1))
+    shutil.rmtree(tmp_path / "run")
+    spool.put(record(2))
+    assert drained(DiskSpool(folder)) == [record(2)]
+    spool.put(record(3))
+    assert drained(spool) == [record(3)]
+    assert spool.figures().lost(LossPlace.DAMAGED) == 2
+
+
+@contextmanager
+def no_handles() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_free_handle_nothing_is_lost_and_later_all_is_on_the_disk(tmp_path: Path) -> None:
+    boot = structs.replace(record(2), kind=RecordKind.BOOT, batch_id="b1-boot-000001")
+    spool = DiskSpool(tmp_path)
+    spool.put(record(1))
+    with no_handles():
+        spool.put(boot)
+        spool.put(record(3))
+        assert spool.peek() is None
+        assert spool.figures().records == 3
+    spool.put(record(4))
+    assert spool.figures().losses == ()
+    assert drained(DiskSpool(tmp_path)) == [record(1), boot, record(3), record(4)]
+
+
+def test_what_waits_in_memory_is_bounded_and_the_boot_record_stays(tmp_path: Path) -> None:
+    def broken(path: Path, data: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    boot = structs.replace(record(1), kind=RecordKind.BOOT, batch_id="b1-boot-000001")
+    spool = DiskSpool(tmp_path, bytes_max=5_000, write=broken)
+    spool.put(boot)
+    for number in range(2, 22):
+        spool.put(record(number, size=500))
+    assert spool.figures().bytes <= 5_000
+    left = drained(spool)
+    assert (left[0], left[-1]) == (boot, record(21, size=500))
+    assert spool.figures().lost(LossPlace.SPOOL) == 21 - len(left) > 0
+
+
+def test_a_full_disk_never_costs_the_boot_record_for_another(tmp_path: Path) -> None:
+    boot = structs.replace(record(1), kind=RecordKind.BOOT, batch_id="b1-boot-000001")
+    spool = DiskSpool(tmp_path, write=SmallDisk(tmp_path, room=1_000).write)
+    spool.put(boot)
+    spool.put(record(2, size=2_000))
+    assert drained(spool) == [boot]
     assert spool.figures().lost(LossPlace.SPOOL) == 1
-    assert spool.peek() is None
 
 
 class SmallDisk:

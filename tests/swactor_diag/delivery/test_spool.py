@@ -71,6 +71,14 @@ def test_boot_records_stay_to_the_last(make_spool: MakeSpool) -> None:
     assert [one.batch_id[-1] for one in drained(spool)] == ["0", "5"]
 
 
+def test_a_boot_record_does_not_go_for_another_kind(make_spool: MakeSpool) -> None:
+    spool = make_spool(records_max=1)
+    spool.put(record(1, kind=RecordKind.BOOT))
+    spool.put(record(2))
+    assert drained(spool) == [record(1, kind=RecordKind.BOOT)]
+    assert spool.figures().lost(LossPlace.SPOOL) == 1
+
+
 def test_the_limit_in_bytes_holds(make_spool: MakeSpool) -> None:
     spool = make_spool(bytes_max=2_000)
     for number in range(10):
