@@ -154,7 +154,8 @@ class DiskSpool:
             self._ledger.count_record(LossPlace.REFUSED, record)
             self._save_ledger()
             self._keep_aside(lambda folder: self._write_file(folder / name, _encode(record)))
-        self._keep_aside(lambda folder: (folder / f"{record.batch_id}.txt").write_text(reason))
+        text = reason.encode(errors="replace")  # UTF-8 whatever the locale: a collector may answer anything
+        self._keep_aside(lambda folder: (folder / f"{record.batch_id}.txt").write_bytes(text))
 
     def figures(self) -> SpoolFigures:
         """See `Spool`."""

@@ -1,9 +1,11 @@
 """The spool on disk: it survives its process, a kill at any moment, damage, and a disk without room."""
 
 import errno
+import os
 import re
 import resource
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -197,6 +199,23 @@ def test_a_full_disk_never_costs_the_boot_record_for_another(tmp_path: Path) -> 
     spool.put(record(2, size=2_000))
     assert drained(spool) == [boot]
     assert spool.figures().lost(LossPlace.SPOOL) == 1
+
+
+SET_ASIDE = """
+import sys
+from pathlib import Path
+from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.schema.submission import Outgoing, RecordKind
+one = Outgoing(kind=RecordKind.BOOT, run_id="r", node_id="n", batch_id="b1-boot-000001", body=b"{}")
+DiskSpool(Path(sys.argv[1])).set_aside(one, "400: \\u2603 \\udcff")
+"""
+
+
+def test_a_reason_of_any_text_is_kept_in_any_locale(tmp_path: Path) -> None:
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", SET_ASIDE, str(tmp_path)], env=environ, check=True)
+    reason = (tmp_path / "set-aside" / "b1-boot-000001.txt").read_bytes()
+    assert reason.decode() == "400: \u2603 ?"
 
 
 class SmallDisk:
