@@ -17,7 +17,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,9 +35,11 @@ LEDGER_NAME = "ledger.json"
 SET_ASIDE_FOLDER = "set-aside"
 
 _NAME = re.compile(
-    r"(?P<number>[0-9]{9})-(?P<batch>[A-Za-z0-9._-]+-(?P<kind>boot|events|snapshot|finalize)-[0-9]+)"
+    r"(?P<number>[0-9]{9,12})-(?P<batch>[A-Za-z0-9._-]+-(?P<kind>boot|events|snapshot|finalize)-[0-9]+)"
     r"\+(?P<events>[0-9]{1,9})\.bin"
 )
+_NUMBER_MAX = 999_999_999
+"""Numbering does not start beyond it, whatever a damaged ledger says."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """The process can open nothing now; that says nothing about the file."""
@@ -99,13 +101,21 @@ class DiskSpool:
         directory.mkdir(parents=True, exist_ok=True)
         kept = decode_ledger(_read(directory / LEDGER_NAME) or b"")
         self._ledger = Ledger(kept.losses)
+        self._unknown_losses = kept.unknown
         self._ledger_saved = True
         self._gone_through = kept.gone_through
-        self._entries = deque(_listed(directory, gone_through=kept.gone_through))
+        entries = _listed(directory)
+        highest = entries[-1].number if entries else 0
+        if kept.gone_through > highest:
+            # The file with that number is removed last, so it covers none of these. If it is damaged, it must not
+            # cost those that are still to come.
+            self._gone_through = 0
+            self._save_ledger()
+        self._entries = deque(self._without_gone(entries))
         self._bytes = sum(entry.size for entry in self._entries)
         self._held: dict[_Entry, Outgoing] = {}
         self._peeked: _Entry | None = None
-        self._number = 1 + max(kept.gone_through, *(entry.number for entry in self._entries), 0)
+        self._number = 1 + max(highest, min(kept.gone_through, _NUMBER_MAX))
 
     def put(self, record: Outgoing) -> None:
         """See `Spool`. A full disk costs the oldest, too; with other trouble of it records stay in memory."""
@@ -224,8 +234,16 @@ class DiskSpool:
     # -- files ----------------------------------------------------------------------------------------------
 
     def _save_ledger(self) -> None:
-        data = encode_ledger(self._ledger, gone_through=self._gone_through)
+        data = encode_ledger(self._ledger, gone_through=self._gone_through, unknown=self._unknown_losses)
         self._ledger_saved = self._write(LEDGER_NAME, data) is None
+
+    def _without_gone(self, entries: list[_Entry]) -> Iterator[_Entry]:
+        """Remove the files that are counted already: the process was killed before it could."""
+        for entry in entries:
+            if entry.number <= self._gone_through and entry.kind is not RecordKind.BOOT:
+                _remove(self._directory / entry.name)
+            else:
+                yield entry
 
     def _write_held(self) -> None:
         for entry, record in list(self._held.items()):
@@ -301,12 +319,12 @@ def _agrees(header: _Header, entry: _Entry) -> bool:
     )
 
 
-def _listed(directory: Path, *, gone_through: int) -> list[_Entry]:
-    """The records of an earlier boot, oldest first; unfinished and already counted files are removed."""
+def _listed(directory: Path) -> list[_Entry]:
+    """The records of an earlier boot, oldest first; unfinished files are removed."""
     entries: list[_Entry] = []
     for item in os.scandir(directory):
         found = _NAME.fullmatch(item.name)
-        if item.name.endswith(".tmp") or (found is not None and _is_gone(found, gone_through)):
+        if item.name.endswith(".tmp"):
             _remove(Path(item.path))
         elif found is not None:
             entries.append(
@@ -319,10 +337,6 @@ def _listed(directory: Path, *, gone_through: int) -> list[_Entry]:
                 )
             )
     return sorted(entries, key=lambda entry: entry.number)
-
-
-def _is_gone(name: re.Match[str], gone_through: int) -> bool:
-    return int(name["number"]) <= gone_through and name["kind"] != RecordKind.BOOT.value
 
 
 def _trim(folder: Path) -> None:

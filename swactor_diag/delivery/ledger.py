@@ -5,9 +5,10 @@ Owns: the counts, their bound, and their form on disk. Pure. Not here: when it i
 
 import enum
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
 
 from swactor_diag.schema.submission import Outgoing, RecordKind, boot_of
 
@@ -15,6 +16,9 @@ BOOTS_KEPT_MAX = 32
 """Boots with rows of their own; the rows of the oldest become rows of `EARLIER_BOOTS` beyond it."""
 
 EARLIER_BOOTS = "earlier"
+
+UNKNOWN_ROWS_MAX = 256
+"""Rows of a newer version that are kept for it."""
 
 
 class LossPlace(enum.StrEnum):
@@ -87,20 +91,41 @@ class Ledger:
 
 
 class LedgerFile(Struct, frozen=True):
-    """The ledger as it is kept. It covers the files numbered up to ``gone_through``: they are no records."""
+    """The ledger as it is kept. It covers the files numbered up to ``gone_through``: they are no records.
+
+    ``unknown`` are rows that this version cannot read; they are kept for the one that wrote them.
+    """
 
     gone_through: int = 0
     losses: tuple[Loss, ...] = ()
+    unknown: tuple[Raw, ...] = ()
 
 
-def encode_ledger(ledger: Ledger, *, gone_through: int) -> bytes:
+class _Rows(Struct, frozen=True):
+    gone_through: Raw = Raw(b"0")
+    losses: tuple[Raw, ...] = ()
+
+
+def encode_ledger(ledger: Ledger, *, gone_through: int, unknown: Iterable[Raw] = ()) -> bytes:
     """Return the bytes to keep."""
-    return msgspec.json.encode(LedgerFile(gone_through, ledger.losses()))
+    return msgspec.json.encode({"gone_through": gone_through, "losses": [*ledger.losses(), *unknown]})
 
 
 def decode_ledger(data: bytes) -> LedgerFile:
-    """Return what was kept; an empty ledger when these are not its bytes."""
+    """Return what was kept, each part that can be read; an empty ledger when these are not its bytes."""
     try:
-        return msgspec.json.decode(data, type=LedgerFile)
+        kept = msgspec.json.decode(data, type=_Rows)
     except msgspec.MsgspecError:
         return LedgerFile()
+    losses: list[Loss] = []
+    unknown: list[Raw] = []
+    for row in kept.losses:
+        try:
+            losses.append(msgspec.json.decode(row, type=Loss))
+        except msgspec.MsgspecError:
+            unknown.append(row.copy())
+    try:
+        gone_through = msgspec.json.decode(kept.gone_through, type=Annotated[int, Meta(ge=0)])
+    except msgspec.MsgspecError:
+        gone_through = 0
+    return LedgerFile(gone_through, tuple(losses), tuple(unknown[-UNKNOWN_ROWS_MAX:]))

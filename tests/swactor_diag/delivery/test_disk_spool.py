@@ -1,6 +1,7 @@
 """The spool on disk: it survives its process, a kill at any moment, damage, and a disk without room."""
 
 import errno
+import json
 import os
 import re
 import resource
@@ -347,3 +348,38 @@ def test_a_ledger_that_cannot_be_read_costs_the_counts_and_no_record(tmp_path: P
     (tmp_path / "ledger.json").write_bytes(b"{")
     spool = DiskSpool(tmp_path)
     assert (len(drained(spool)), spool.figures().losses) == (1, ())
+
+
+def test_a_ledger_with_rows_of_a_newer_version_keeps_the_others_and_them(tmp_path: Path) -> None:
+    first = DiskSpool(tmp_path, records_max=1)
+    for number in range(1, 4):
+        first.put(record(number))
+    path = tmp_path / "ledger.json"
+    ledger = json.loads(path.read_bytes())
+    newer = {"boot_id": "zz", "where": "evicted", "what": "events", "records": 2, "events": 2}
+    ledger["losses"].insert(0, newer)
+    path.write_text(json.dumps(ledger))
+    second = DiskSpool(tmp_path, records_max=1)
+    assert second.figures().losses == first.figures().losses
+    second.put(record(4))
+    assert newer in json.loads(path.read_bytes())["losses"]
+    assert DiskSpool(tmp_path).figures().lost(LossPlace.SPOOL) == 3
+
+
+@pytest.mark.parametrize("number", ["999999999999", "4", "-1", '"x"', "null", "1" * 30])
+def test_a_damaged_number_in_the_ledger_costs_no_record(tmp_path: Path, number: str) -> None:
+    first = DiskSpool(tmp_path)
+    for one in range(1, 4):
+        first.put(record(one))
+    (tmp_path / "ledger.json").write_text(f'{{"gone_through":{number},"losses":[]}}')
+    second = DiskSpool(tmp_path)
+    second.put(record(4))
+    assert drained(DiskSpool(tmp_path)) == [record(one) for one in range(1, 5)]
+
+
+def test_numbers_go_on_beyond_nine_digits(tmp_path: Path) -> None:
+    DiskSpool(tmp_path).put(record(1))
+    (path,) = tmp_path.glob("*.bin")
+    path.rename(tmp_path / path.name.replace("000000001-", "999999999-"))
+    DiskSpool(tmp_path).put(record(2))
+    assert drained(DiskSpool(tmp_path)) == [record(1), record(2)]
