@@ -14,9 +14,9 @@ from pathlib import Path
 from swactor import SystemClock, SystemRandom, ThreadWatchdog
 from swactor.abc import Clock, Loop, Random, Watchdog
 from swactor.cluster.transport import Transport
-from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
+from swactor_diag.delivery.spool_folder import open_disk_spool
 from swactor_diag.identity import MachineFacts, machine_facts
 from swactor_diag.introspect import (
     EmptyProc,
@@ -148,7 +148,7 @@ def open_spool(root: Path | None, identity: Identity) -> Spool:
     if root is None:
         return MemorySpool()
     try:
-        return DiskSpool(root / identity.run_id / identity.node_id_hex[:16])
+        return open_disk_spool(root / identity.run_id, identity.node_id_hex)
     except OSError as error:
         log.warning("the spool below %s cannot be used (%s); records will wait in memory", root, error)
         return MemorySpool()

@@ -41,12 +41,15 @@ async def _push(folder: Path, url: str, token: str | None) -> tuple[int, int]:
     from swactor_diag.delivery.disk_spool import DiskSpool  # late too
     from swactor_diag.delivery.http import HttpSink  # late too
     from swactor_diag.delivery.sink import RecordRefusedError, SinkAddressError, SinkError
+    from swactor_diag.delivery.spool_folder import FolderLock
 
     try:
         sink = HttpSink(url, clock=SystemClock(), token=token)
-        spool = DiskSpool(folder)
+        spool = DiskSpool(folder, on_close=FolderLock(folder).release)
     except SinkAddressError as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
+    except BlockingIOError as exc:
+        raise CommandError(f"a node that runs uses the spool {folder}") from exc
     except OSError as exc:
         raise CommandError(f"cannot use the spool {folder}: {exc.strerror or exc}") from exc
     sent = refused = 0
@@ -62,5 +65,6 @@ async def _push(folder: Path, url: str, token: str | None) -> tuple[int, int]:
     except SinkError as exc:
         raise CommandError(f"{sent} records sent, then: {exc}") from exc
     finally:
+        spool.close()
         await sink.close()
     return sent, refused

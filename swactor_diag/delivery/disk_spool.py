@@ -79,6 +79,7 @@ class DiskSpool:
     """A spool in ``directory``, of one node; what an earlier boot left there is taken over.
 
     ``write`` puts bytes into a file that does not exist yet; a test gives one whose disk is small.
+    ``on_close`` lets another have the directory.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class DiskSpool:
         bytes_max: int = SPOOL_BYTES_MAX,
         records_max: int = SPOOL_RECORDS_MAX,
         write: Callable[[Path, bytes], object] = Path.write_bytes,
+        on_close: Callable[[], object] | None = None,
     ) -> None:
         """Open the spool.
 
@@ -98,6 +100,7 @@ class DiskSpool:
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._write_file = write
+        self._on_close = on_close
         directory.mkdir(parents=True, exist_ok=True)
         kept = decode_ledger(_read(directory / LEDGER_NAME) or b"")
         self._ledger = Ledger(kept.losses)
@@ -107,7 +110,7 @@ class DiskSpool:
         entries = _listed(directory)
         highest = entries[-1].number if entries else 0
         if kept.gone_through > highest:
-            # The file with that number is removed last, so it covers none of these. If it is damaged, it must not
+            # The file with that number is removed last, so it covers none of these. A damaged one must not
             # cost those that are still to come.
             self._gone_through = 0
             self._save_ledger()
@@ -170,6 +173,11 @@ class DiskSpool:
     def figures(self) -> SpoolFigures:
         """See `Spool`."""
         return SpoolFigures(len(self._entries), self._bytes, self._ledger.losses())
+
+    def close(self) -> None:
+        """See `Spool`."""
+        if self._on_close is not None:
+            self._on_close()
 
     def _settle_peeked(self, batch_id: str) -> bool:
         """Return whether the record that was peeked is still there; take it back if it was dropped."""

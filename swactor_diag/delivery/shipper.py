@@ -161,7 +161,7 @@ class Shipper(Actor[ShipperMessage]):
         self._pump(ctx)
         return None
 
-    async def on_stop(self, ctx: Context[ShipperMessage], reason: ExitReason) -> None:  # noqa: ARG002 - any reason
+    async def on_stop(self, ctx: Context[ShipperMessage], reason: ExitReason) -> None:
         """Send what is left within the budget, spool the rest. Never hangs, whatever the sink does."""
         deadline_ns = ctx.clock.monotonic_ns() + round(self._flush_budget_s * 1e9)
         self._stopping = True
@@ -174,6 +174,8 @@ class Shipper(Actor[ShipperMessage]):
         if self._in_flight is not None and not self._from_spool:
             self._spool.put(self._in_flight)
         self._spool_fresh()
+        if not reason.abnormal:  # else it is started again, with the same spool
+            self._spool.close()
         for reply in self._finalizing.values():
             reply.send(None)
         await self._sink.close()

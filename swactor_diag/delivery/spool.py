@@ -57,6 +57,10 @@ class Spool(Protocol):
         """Return what is held and what was lost."""
         ...
 
+    def close(self) -> None:
+        """Leave what is held to the next boot; this one puts nothing in any more."""
+        ...
+
 
 class MemorySpool:
     """A spool that ends with its process: for the simulator, and for nodes without a disk."""
@@ -103,6 +107,9 @@ class MemorySpool:
     def figures(self) -> SpoolFigures:
         """See `Spool`."""
         return SpoolFigures(len(self._records), self._bytes, self._ledger.losses())
+
+    def close(self) -> None:
+        """See `Spool`. There is nothing to leave."""
 
     def _remove(self, at: int) -> Outgoing:
         record = self._records[at]

@@ -14,6 +14,7 @@ import pytest
 from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.storage import LocalStorage
 from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.delivery.spool_folder import open_disk_spool
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 NODE = "a1" * 32
@@ -254,6 +255,14 @@ def test_a_spool_is_handed_in_by_hand(services: Services, tmp_path: Path) -> Non
 
     assert (result.returncode, result.stdout) == (3, "1 records sent, 1 refused and set aside\n")
     assert (again.returncode, again.stdout) == (0, "0 records sent, 0 refused and set aside\n")
+
+
+def test_the_spool_of_a_node_that_runs_is_not_handed_in(tmp_path: Path) -> None:
+    spool = open_disk_spool(tmp_path, NODE)
+    result = run("spool", "push", str(tmp_path / NODE), "http://127.0.0.1:1")
+    spool.close()
+    assert result.returncode != 0
+    assert "a node that runs uses the spool" in result.stderr
 
 
 def test_settings_are_shown_and_trims_are_foretold(tmp_path: Path) -> None:
