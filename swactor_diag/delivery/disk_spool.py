@@ -31,6 +31,9 @@ from swactor_diag.schema.submission import Outgoing, RecordKind
 SET_ASIDE_MAX = 32
 """Refused or damaged records that are kept for people; the oldest goes first."""
 
+SET_ASIDE_BYTES_MAX = 16 * 1024 * 1024
+"""What these may take up together; a larger record is counted, and not kept."""
+
 LEDGER_NAME = "ledger.json"
 SET_ASIDE_FOLDER = "set-aside"
 
@@ -88,6 +91,7 @@ class DiskSpool:
         *,
         bytes_max: int = SPOOL_BYTES_MAX,
         records_max: int = SPOOL_RECORDS_MAX,
+        set_aside_bytes_max: int = SET_ASIDE_BYTES_MAX,
         write: Callable[[Path, bytes], object] = Path.write_bytes,
         on_close: Callable[[], object] | None = None,
     ) -> None:
@@ -101,6 +105,7 @@ class DiskSpool:
         self._records_max = records_max
         self._write_file = write
         self._on_close = on_close
+        self._set_aside_bytes_max = set_aside_bytes_max
         directory.mkdir(parents=True, exist_ok=True)
         kept = decode_ledger(_read(directory / LEDGER_NAME) or b"")
         self._ledger = Ledger(kept.losses)
@@ -297,7 +302,7 @@ class DiskSpool:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             keep(folder)
-            _trim(folder)
+            _trim(folder, bytes_max=self._set_aside_bytes_max)
         except OSError:
             return  # it is counted; a full disk must not cost more than this
 
@@ -347,10 +352,15 @@ def _listed(directory: Path) -> list[_Entry]:
     return sorted(entries, key=lambda entry: entry.number)
 
 
-def _trim(folder: Path) -> None:
-    files = sorted(folder.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    for path in files[: max(0, len(files) - 2 * SET_ASIDE_MAX)]:
-        _remove(path)
+def _trim(folder: Path, *, bytes_max: int) -> None:
+    """Remove the oldest of what is set aside, whatever is too many or too much."""
+    found = [(path.stat(), path) for path in folder.iterdir()]
+    found.sort(key=lambda one: (one[0].st_mtime_ns, one[1].name), reverse=True)
+    size = 0
+    for at, (stat, path) in enumerate(found):
+        size += stat.st_size
+        if at >= 2 * SET_ASIDE_MAX or size > bytes_max:
+            _remove(path)
 
 
 def _read(path: Path) -> bytes | None:

@@ -219,6 +219,19 @@ def test_a_reason_of_any_text_is_kept_in_any_locale(tmp_path: Path) -> None:
     assert reason.decode() == "400: \u2603 ?"
 
 
+def test_what_is_set_aside_is_bounded_in_bytes_and_the_newest_stays(tmp_path: Path) -> None:
+    spool = DiskSpool(tmp_path, set_aside_bytes_max=5_000)
+    for number in range(1, 11):
+        spool.put(record(number, size=1_000))
+        refused = spool.peek()
+        assert refused is not None
+        spool.set_aside(refused, "413: too large")
+    kept = {path.name: path.stat().st_size for path in (tmp_path / "set-aside").iterdir()}
+    assert sum(kept.values()) <= 5_000
+    assert {f"b1-events-{number:06d}.bin" for number in (8, 9, 10)} <= kept.keys()
+    assert spool.figures().lost(LossPlace.REFUSED) == 10
+
+
 class SmallDisk:
     """Writes files as long as those of ``folder`` together stay below ``room`` bytes."""
 
