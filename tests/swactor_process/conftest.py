@@ -133,6 +133,11 @@ class Node:
         self.owners[owned] = await self.system.spawn(Owner(owned, spec, self.spawner, watchers))
         return owned
 
+    async def gone(self, owned: Owned) -> None:
+        """Wait until ``owned`` has exited and nothing of it is open any more; its owner ends with it."""
+        await owned.exited()
+        await self.system.stop_actor(self.owners[owned])
+
     def own_children(self) -> list[int]:
         """Return the process ids the kernel lists as ours, without the orphan guard."""
         text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()

@@ -174,7 +174,7 @@ async def test_fc_016_a_child_has_no_descriptors_but_its_own(node: Node) -> None
 
 
 async def test_fc_023_many_short_children_leave_no_zombie_and_no_descriptor(node: Node) -> None:
-    await (await node.start(sh("true"))).exited()  # from here on the orphan guard is there
+    await node.gone(await node.start(sh("true")))  # from here on the orphan guard is there
     before = _open_descriptors()
 
     for _ in range(10):

@@ -105,7 +105,7 @@ class Deaf:
 
 
 async def test_a_last_word_that_cannot_be_said_fails_the_actor_and_leaves_nothing_open(node: Node) -> None:
-    await (await node.start(sh("exit 0"))).exited()  # with the first comes the guard
+    await node.gone(await node.start(sh("exit 0")))  # with the first comes the guard
     descriptors = _descriptors()
     owned = Owned()
     deaf = cast("ActorRef[Any]", Deaf())
@@ -163,9 +163,7 @@ async def test_a_start_that_breaks_leaves_no_child_and_no_descriptor(
     with kind(node.system.loop, children_file=tmp_path / "children") as spawner:
         part, name = breaks
         inner = Node(node.system, spawner)
-        owned = await inner.start(sh("true", stdin=True))
-        await owned.exited()
-        await inner.system.stop_actor(inner.owners[owned])  # with it all of the child is closed
+        await inner.gone(await inner.start(sh("true", stdin=True)))
         descriptors = _descriptors()
         monkeypatch.setattr(
             part, name, _breaking(getattr(part, name), calls=2 if name == "PipeReader" else 1)
