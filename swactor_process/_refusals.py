@@ -30,7 +30,10 @@ _PLAIN = {
 
 
 def explain(error: OSError, spec: ProcessSpec) -> SpawnError:
-    """Return what ``error``, raised while starting ``spec``, means to people."""
+    """Return what ``error``, raised while starting ``spec``, means to people.
+
+    Raises nothing: what may not be looked at counts as not there, as for the kernel.
+    """
     number = error.errno or 0
     name = errno.errorcode.get(number, "UNKNOWN")
     if spec.cwd is not None and error.filename == spec.cwd and not _may_enter(spec.cwd):
@@ -42,23 +45,22 @@ def explain(error: OSError, spec: ProcessSpec) -> SpawnError:
         return SpawnError(
             errno_name=name,
             role=SpawnRole.INTERPRETER,
-            path=str(program),
+            path=program,
             hint="interpreter on the #! line (or the program's loader) not found",
         )
     role, hint = _PLAIN.get(number, (SpawnRole.UNKNOWN, os.strerror(number)))
-    path = "" if role is SpawnRole.LIMIT else str(program or spec.program)
+    path = "" if role is SpawnRole.LIMIT else program or spec.program
     return SpawnError(errno_name=name, role=role, path=path, hint=hint)
 
 
 def _may_enter(directory: str) -> bool:
-    return Path(directory).is_dir() and os.access(directory, os.X_OK)
+    return os.path.isdir(directory) and os.access(directory, os.X_OK)  # noqa: PTH112 - `Path.is_dir` may raise
 
 
-def _resolve(spec: ProcessSpec) -> Path | None:
+def _resolve(spec: ProcessSpec) -> str | None:
     """Return the existing file that the kernel was asked to execute; None when there is none."""
     if "/" in spec.program:
-        path = Path(spec.cwd or ".") / spec.program
-        return path if path.exists() else None
+        path = str(Path(spec.cwd or ".") / spec.program)
+        return path if os.path.exists(path) else None  # noqa: PTH110 - `Path.exists` may raise
     search = (spec.env or os.environ).get("PATH", os.defpath)
-    found = shutil.which(spec.program, path=search)
-    return None if found is None else Path(found)
+    return shutil.which(spec.program, path=search)

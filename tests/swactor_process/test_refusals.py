@@ -1,6 +1,9 @@
 """What the owner hears when nothing could be started: who or what to look at. Real refusals of the kernel."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +12,8 @@ from swactor_process import ProcessSpec, SpawnFailed, SpawnRole
 from swactor_process.events import SubprocessSpawnFailed
 
 from .conftest import Node, sh
+
+NOBODY = 65_534
 
 
 def _file(path: Path, text: str, mode: int = 0o755) -> str:
@@ -53,6 +58,55 @@ async def test_fc_013_something_that_may_not_be_executed(node: Node, tmp_path: P
     failed = await _refused(node, ProcessSpec(program=program, label="x"))
 
     assert (failed.errno_name, failed.role, failed.path) == ("EACCES", SpawnRole.PERMISSION, program)
+
+
+@pytest.fixture
+def forbidden(tmp_path: Path) -> Iterator[Path]:
+    """A directory that this process may not search, with a program in it; root is somebody else meanwhile."""
+    directory = tmp_path / "forbidden"
+    directory.mkdir()
+    _file(directory / "program", "#!/bin/sh\n")
+    directory.chmod(0)
+    if os.geteuid() == 0:
+        os.setresuid(NOBODY, NOBODY, 0)
+        yield directory
+        os.setresuid(0, 0, 0)
+    else:
+        yield directory
+    directory.chmod(0o755)
+
+
+async def test_fc_013_what_may_not_even_be_looked_at(node: Node, forbidden: Path) -> None:
+    """To find out what to blame must not fail on what made the kernel refuse."""
+    program, cwd = str(forbidden / "program"), str(forbidden / "directory")
+    plain: dict[str, Any] = {"label": "x", "guarded": False}
+
+    told = [
+        await _refused(node, ProcessSpec(program=program, **plain)),
+        await _refused(node, ProcessSpec(program="true", cwd=cwd, **plain)),
+        await _refused(node, ProcessSpec(program="true", cwd=str(forbidden), **plain)),
+        await _refused(node, ProcessSpec(program="program", env={"PATH": str(forbidden)}, **plain)),
+    ]
+
+    assert [(failed.errno_name, failed.role, failed.path) for failed in told] == [
+        ("EACCES", SpawnRole.PERMISSION, program),
+        ("EACCES", SpawnRole.CWD, cwd),
+        ("EACCES", SpawnRole.CWD, str(forbidden)),
+        ("EACCES", SpawnRole.PERMISSION, "program"),
+    ]
+
+
+@pytest.mark.parametrize("changes", [{}, {"start_timeout_s": 60.0}], ids=["plain", "launched"])
+@pytest.mark.parametrize("long", ["/" + "a" * 5_000, "/tmp/" + "a" * 300], ids=["path", "name"])
+async def test_fc_013_what_is_too_long_to_be_looked_at(
+    node: Node, long: str, changes: dict[str, Any]
+) -> None:
+    program = await _refused(node, ProcessSpec(program=long, label="x", **changes))
+    cwd = await _refused(node, sh("true", cwd=long, **changes))
+
+    assert (program.errno_name, program.role, program.path) == ("ENAMETOOLONG", SpawnRole.PROGRAM, long)
+    assert (cwd.errno_name, cwd.role, cwd.path) == ("ENAMETOOLONG", SpawnRole.CWD, long)
+    assert node.own_children() == []
 
 
 @pytest.mark.parametrize("text", ["echo hi\n", ""])
