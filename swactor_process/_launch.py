@@ -134,7 +134,11 @@ class Launch:
             with contextlib.suppress(BlockingIOError):
                 self._report += os.read(self._descriptor, REPORT_MAX_BYTES)
             self.close()
-            self._on_over(read_report(self._report, self._spec))
+            try:
+                outcome = read_report(self._report, self._spec)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the owner has to hear that it is over
+                outcome = Outcome(SpawnError.of_defect(error, path=self._spec.program))
+            self._on_over(outcome)
 
     def close(self) -> None:
         """Want to know no more."""

@@ -299,7 +299,9 @@ class Life:
             self._child = self._spawner.spawn(self._spec, self)
         except SpawnError as error:
             self._react(self._session.on_refused(error))
-        except Exception as error:  # noqa: BLE001 - the actor fails with it; a stop finds nothing started
+        except Exception as error:  # noqa: BLE001 - the last word says what it was; the actor fails, not retires
+            failed = self._session.on_refused(SpawnError.of_defect(error, path=self._spec.program))
+            self._react([effect for effect in failed if not isinstance(effect, Retire)])
             self._break(error)
         else:
             if self._child.loading:

@@ -6,7 +6,7 @@ Not here: the implementations (``linux``, ``testing``). All calls and callbacks 
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 from msgspec import Struct
 
@@ -77,6 +77,12 @@ class SpawnError(ProcessError):
     def __init__(self, *, errno_name: str, role: SpawnRole, path: str, hint: str) -> None:
         super().__init__(f"{errno_name}: {hint}: {path!r}" if path else f"{errno_name}: {hint}")
         self.errno_name, self.role, self.path = errno_name, role, path
+
+    @classmethod
+    def of_defect(cls, error: Exception, *, path: str) -> Self:
+        """Return what is told of a start of ``path`` that came to nothing by an error nobody foresaw."""
+        hint = f"{type(error).__name__}: {error}"
+        return cls(errno_name="UNKNOWN", role=SpawnRole.UNKNOWN, path=path, hint=hint)
 
 
 class WriteOutcome(enum.Enum):

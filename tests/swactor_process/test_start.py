@@ -17,6 +17,7 @@ from swactor_process import (
     SpawnFailed,
     SpawnRole,
     Stop,
+    _launch,
     _real_child,
 )
 from swactor_process._children_file import ChildrenFile
@@ -58,7 +59,26 @@ async def test_a_spawner_that_fails_fails_the_actor(system: ActorSystem) -> None
 
     assert (down.ref, down.reason.kind) == (owned.process, ExitKind.FAILED)
     assert "cannot place it" in str(down.reason)
-    assert len(owned.all(SpawnFailed)) == 1
+    (failed,) = owned.all(SpawnFailed)
+    assert (failed.role, failed.errno_name) == (SpawnRole.UNKNOWN, "UNKNOWN")
+    assert "ValueError: cannot place it" in failed.message
+
+
+@pytest.mark.parametrize("kind", [LinuxSpawner, PortableSpawner])
+async def test_a_launch_whose_report_cannot_be_explained_is_over_all_the_same(
+    node: Node, monkeypatch: pytest.MonkeyPatch, kind: type[LinuxSpawner | PortableSpawner]
+) -> None:
+    monkeypatch.setattr(_launch, "explain", _breaking(_launch.explain, calls=1))
+    with kind(node.system.loop) as spawner:
+        inner = Node(node.system, spawner)
+        owned = await inner.start(ProcessSpec(program="no-such-program", label="x", start_timeout_s=60.0))
+
+        failed = await owned.failed()
+
+        assert owned.heard == [failed]
+        assert (failed.role, failed.path) == (SpawnRole.UNKNOWN, "no-such-program")
+        assert "RuntimeError: an error of ours" in failed.message
+        assert inner.own_children() == []
 
 
 class Begin:
