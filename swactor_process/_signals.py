@@ -20,5 +20,11 @@ def is_signal(number: int) -> bool:
 
 
 def name_of(number: int) -> str:
-    """Return the name of a signal, such as ``SIGKILL``; an unknown one is named by its number."""
-    return signal.Signals(number).name if is_signal(number) else f"signal {number}"
+    """Return the name of a signal, such as ``SIGKILL``; one without a name is named by its number.
+
+    Real-time signals are valid, but only the first and the last of them have names.
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

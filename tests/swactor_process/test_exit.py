@@ -211,3 +211,16 @@ async def test_streams_attached_to_nothing_are_at_their_end(node: Node) -> None:
 
 def _open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 6, signal.SIGRTMAX - 1])
+async def test_an_end_by_a_signal_without_a_name_is_described_as_well(node: Node, number: int) -> None:
+    """Of the real-time signals only the first and the last have one; each end is described."""
+    owned = await node.start(sh("exec sleep 30"))
+
+    os.kill((await owned.started()).pid, number)
+
+    exited = await owned.exited()
+    assert exited.signal == number
+    named = "SIGRTMIN" if number == signal.SIGRTMIN else f"signal {number}"
+    assert exited.describe().startswith(f"was killed by {named}")
