@@ -26,6 +26,7 @@ from swactor_process.spec import ProcessSpec
 REPORT_MAX_BYTES = 4_096
 RLIMIT_HINT = "the limits of the spec are beyond what this node may set"
 CGROUP_HINT = "the child cannot be put into its control group"
+PYTHON_HINT = "this node's Python, which launches the program, cannot be run"
 
 
 def needs_launcher(spec: ProcessSpec) -> bool:
@@ -57,6 +58,18 @@ def launcher_command(spec: ProcessSpec, *, report: int, cgroup_members: str | No
         "--",
         *spec.command,
     ]
+
+
+def explain_start(error: OSError, spec: ProcessSpec) -> SpawnError:
+    """Return what ``error``, raised while starting ``spec`` or its launcher, means to people."""
+    refusal = explain(error, spec)
+    of_python = needs_launcher(spec) and error.filename == sys.executable
+    # The launcher's arguments are those of the program, and so are the limits of the system.
+    if not of_python or refusal.role in {SpawnRole.SIZE, SpawnRole.LIMIT}:
+        return refusal
+    return SpawnError(
+        errno_name=refusal.errno_name, role=SpawnRole.UNKNOWN, path=sys.executable, hint=PYTHON_HINT
+    )
 
 
 class Outcome(NamedTuple):

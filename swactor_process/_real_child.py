@@ -2,7 +2,7 @@
 
 Owns: reading, writing, signalling and reaping one child; how its exit is read; the spawner around it.
 Not here: how the exit is noticed (``linux``, ``portable``), when to do what (``session``), what a refusal
-means (``_refusals``), who is killed when this node dies (``guardian``), what holds a child (``_confined``).
+means (``_launch``), who is killed when this node dies (``guardian``), what holds a child (``_confined``).
 
 The exit is read without reaping. Until `RealChild.reap` the dead leader keeps its process id, so that
 signalling the group can never hit somebody else.
@@ -22,11 +22,10 @@ from swactor_process._cgroups import Cgroups
 from swactor_process._children_file import ChildrenFile
 from swactor_process._confined import Confined
 from swactor_process._guardian_program import DEAD, is_same_group, living_members, read_stat
-from swactor_process._launch import Launch, Outcome
+from swactor_process._launch import Launch, Outcome, explain_start
 from swactor_process._leftovers import Leftovers
 from swactor_process._oom import NodeOomCounter
 from swactor_process._pipes import LINES_A_TURN, READ_BYTES, PipeReader, PipeWriter, Readables
-from swactor_process._refusals import explain
 from swactor_process._start import ChildPipes
 from swactor_process._start_times import StartTimes
 from swactor_process.events import SubprocessLeftBehind
@@ -111,7 +110,7 @@ class RealSpawner(ABC):
         try:
             return self._start(spec, listener, confined)
         except OSError as exc:
-            raise explain(exc, spec) from exc
+            raise explain_start(exc, spec) from exc
 
     def _start(self, spec: ProcessSpec, listener: ChildListener, confined: Confined) -> "RealChild":
         """Start ``spec``. Whatever raises, nothing is left of the start.

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,30 @@ async def test_fc_013_what_cannot_be_launched_is_refused_as_precisely(node: Node
         ("ENOENT", SpawnRole.CWD, nowhere),
     ]
     assert node.own_children() == []
+
+
+@pytest.mark.parametrize("kind", ["gone", "no x bit"])
+async def test_a_python_of_this_node_that_cannot_be_run_is_blamed_itself(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The program is there."""
+    python = tmp_path / "python"
+    if kind == "no x bit":
+        python.touch(0o644)
+    monkeypatch.setattr(sys, "executable", str(python))
+    launched = {"guarded": False, **LAUNCHED}
+
+    failed = await (await node.start(sh("true", **launched))).failed()
+
+    assert failed.errno_name == ("ENOENT" if kind == "gone" else "EACCES")
+    assert (failed.role, failed.path) == (SpawnRole.UNKNOWN, str(python))
+    assert "this node's Python" in failed.message
+
+
+async def test_what_is_too_large_for_the_launcher_is_too_large_for_the_program(node: Node) -> None:
+    failed = await (await node.start(sh("x" * 200_000, **LAUNCHED))).failed()
+
+    assert (failed.errno_name, failed.role, failed.path) == ("E2BIG", SpawnRole.SIZE, shutil.which("sh"))
 
 
 async def test_limits_beyond_those_of_the_node_refuse_the_start(node: Node) -> None:
