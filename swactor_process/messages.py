@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from swactor import ActorRef, Request
 from swactor_process._errors import InvalidSpecError
+from swactor_process._rules import check_kind, check_seconds
 from swactor_process._signals import is_signal, name_of
 from swactor_process.limits import CgroupPlace
 from swactor_process.output import LinePart
@@ -224,6 +225,10 @@ class WriteStdin(Struct, Request[WriteOutcome], frozen=True):
 
     data: bytes
 
+    def __post_init__(self) -> None:
+        """Refuse what is no bytes, and what may change while it waits, in the code that made it up."""
+        check_kind("data", self.data, bytes, "bytes, which nobody can change while they wait")
+
 
 class CloseStdin(Struct, frozen=True):
     """Close standard input after what was written before."""
@@ -252,6 +257,13 @@ class Stop(Struct, Request[StopResult], frozen=True):
 
     grace_s: float | None = None
     deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse times that cannot be waited, in the code that made them up."""
+        for field in ("grace_s", "deadline_s"):
+            seconds = getattr(self, field)
+            if seconds is not None:
+                check_seconds(field, seconds)
 
 
 ProcessCommand = WriteStdin | CloseStdin | MarkReady | SendSignal | Stop

@@ -8,13 +8,13 @@ Not here: what the kernel holds it to (``limits``), whether the program exists (
 
 import enum
 import ipaddress
-import os
 import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from swactor_process._errors import InvalidSpecError
+from swactor_process._rules import check_kind, check_period, check_seconds, check_text
 from swactor_process.limits import Cgroup, Limits
 
 LINE_MAX_BYTES = 65_536
@@ -107,7 +107,7 @@ class ToFile(Struct, frozen=True, tag=True):
         """Check path and limits."""
         if not self.path:
             raise InvalidSpecError("path", "not empty")
-        _check_text("path", self.path)
+        check_text("path", self.path)
         if self.max_bytes < 1:
             raise InvalidSpecError("max_bytes", "at least 1")
         if self.keep < 0:
@@ -140,11 +140,12 @@ class ReadyOnLine(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check the expression and the time."""
+        check_kind("readiness.pattern", self.pattern, str, "a regular expression, as a str")
         try:
             re.compile(self.pattern)
-        except re.error as exc:
+        except (re.error, OverflowError, RecursionError) as exc:  # too large a repetition, too deep a nesting
             raise InvalidSpecError("readiness.pattern", f"a regular expression ({exc})") from exc
-        _check_seconds("readiness.deadline_s", self.deadline_s)
+        check_seconds("readiness.deadline_s", self.deadline_s)
 
 
 class ReadyOnPort(Struct, frozen=True, tag=True):
@@ -167,8 +168,8 @@ class ReadyOnPort(Struct, frozen=True, tag=True):
             ipaddress.ip_address(self.host)
         except ValueError as exc:
             raise InvalidSpecError("readiness.host", "an IP address, not a name") from exc
-        _check_seconds("readiness.deadline_s", self.deadline_s)
-        _check_period("readiness.every_s", self.every_s)
+        check_seconds("readiness.deadline_s", self.deadline_s)
+        check_period("readiness.every_s", self.every_s)
 
 
 class ReadyOnFile(Struct, frozen=True, tag=True):
@@ -185,9 +186,9 @@ class ReadyOnFile(Struct, frozen=True, tag=True):
         """Check path and times."""
         if not self.path:
             raise InvalidSpecError("readiness.path", "not empty")
-        _check_text("readiness.path", self.path)
-        _check_seconds("readiness.deadline_s", self.deadline_s)
-        _check_period("readiness.every_s", self.every_s)
+        check_text("readiness.path", self.path)
+        check_seconds("readiness.deadline_s", self.deadline_s)
+        check_period("readiness.every_s", self.every_s)
 
 
 class ReadyOnMessage(Struct, frozen=True, tag=True):
@@ -197,7 +198,7 @@ class ReadyOnMessage(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check the time."""
-        _check_seconds("readiness.deadline_s", self.deadline_s)
+        check_seconds("readiness.deadline_s", self.deadline_s)
 
 
 Readiness = ReadyOnLine | ReadyOnPort | ReadyOnFile | ReadyOnMessage
@@ -250,18 +251,18 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         _check_label(self.label)
         if not self.program:
             raise InvalidSpecError("program", "not empty")
-        _check_text("program", self.program)
+        check_text("program", self.program)
         for index, argument in enumerate(self.args):
-            _check_text(f"args[{index}]", argument)
+            check_text(f"args[{index}]", argument)
         if self.cwd is not None:
             if not self.cwd:
                 raise InvalidSpecError("cwd", "not empty (None keeps the node's directory)")
-            _check_text("cwd", self.cwd)
+            check_text("cwd", self.cwd)
         _check_env(self.env or {})
         for field in ("grace_s", "deadline_s", "linger_s"):
-            _check_seconds(field, getattr(self, field))
+            check_seconds(field, getattr(self, field))
         if self.start_timeout_s is not None:
-            _check_period("start_timeout_s", self.start_timeout_s)
+            check_period("start_timeout_s", self.start_timeout_s)
         for field in ("tail_bytes", "mailbox_bytes", "backlog_bytes", "stdin_buffer_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidSpecError(field, "not negative")
@@ -306,28 +307,9 @@ def _check_label(label: str) -> None:
         raise InvalidSpecError("label", f"1 to {LABEL_MAX_CHARS} printable characters")
 
 
-def _check_text(field: str, text: str) -> None:
-    if "\0" in text:
-        raise InvalidSpecError(field, "no NUL characters")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError as exc:
-        raise InvalidSpecError(field, "encodable for the operating system") from exc
-
-
 def _check_env(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if not name or "=" in name:
             raise InvalidSpecError(f"env[{name!r}]", "a name that is not empty and has no '='")
-        _check_text(f"env[{name!r}]", name)
-        _check_text(f"env[{name!r}]", value)
-
-
-def _check_seconds(field: str, seconds: float) -> None:
-    if not 0 <= seconds < float("inf"):
-        raise InvalidSpecError(field, "a finite number of seconds, not negative")
-
-
-def _check_period(field: str, seconds: float) -> None:
-    if not 0 < seconds < float("inf"):
-        raise InvalidSpecError(field, "a finite number of seconds above 0")
+        check_text(f"env[{name!r}]", name)
+        check_text(f"env[{name!r}]", value)

@@ -15,10 +15,12 @@ from swactor_process import (
     ReadyOnMessage,
     ReadyOnPort,
     SendSignal,
+    Stop,
     Stream,
     TailOnly,
     ToFile,
     WhenFull,
+    WriteStdin,
 )
 
 
@@ -92,3 +94,33 @@ def test_only_lines_and_chunks_pause() -> None:
 def test_only_what_is_read_counts_as_piped() -> None:
     assert ProcessSpec(program="p", label="l").piped() == (Stream.STDOUT, Stream.STDERR)
     assert ProcessSpec(program="p", label="l", stdout=TailOnly()).command == ("p",)
+
+
+@pytest.mark.parametrize(
+    "seconds", [-1, float("nan"), float("inf"), 10**400, "1"], ids=["negative", "nan", "inf", "huge", "text"]
+)
+@pytest.mark.parametrize("field", ["grace_s", "deadline_s"])
+def test_a_stop_refuses_times_that_cannot_be_waited(field: str, seconds: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{field}: a finite number of seconds"):
+        Stop(**{field: seconds})
+
+
+def test_a_stop_takes_the_times_of_the_spec_or_any_that_can_be_waited() -> None:
+    assert (Stop().grace_s, Stop().deadline_s) == (None, None)
+    assert Stop(grace_s=0, deadline_s=1e9).deadline_s == 1e9
+
+
+@pytest.mark.parametrize("data", ["text", bytearray(b"x"), memoryview(b"x"), None])
+def test_only_bytes_that_cannot_change_are_written(data: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="data: bytes"):
+        WriteStdin(data)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{99999999999999999999}", "(" * 50_000 + ")" * 50_000, b"ready", None],
+    ids=["too large", "too deep", "bytes", "None"],
+)
+def test_a_pattern_that_cannot_be_compiled_is_refused_however_that_shows(pattern: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=r"readiness\.pattern: a regular expression"):
+        ReadyOnLine(pattern)

@@ -21,6 +21,7 @@ from swactor_process import (
     _real_child,
 )
 from swactor_process._children_file import ChildrenFile
+from swactor_process._refusals import explain
 from swactor_process._start import ChildPipes
 from swactor_process.guardian import Guardian
 from swactor_process.spawner import ChildListener
@@ -68,7 +69,7 @@ async def test_a_spawner_that_fails_fails_the_actor(system: ActorSystem) -> None
 async def test_a_launch_whose_report_cannot_be_explained_is_over_all_the_same(
     node: Node, monkeypatch: pytest.MonkeyPatch, kind: type[LinuxSpawner | PortableSpawner]
 ) -> None:
-    monkeypatch.setattr(_launch, "explain", _breaking(_launch.explain, calls=1))
+    monkeypatch.setattr(_launch, "explain", _breaking(explain, calls=1))
     with kind(node.system.loop) as spawner:
         inner = Node(node.system, spawner)
         owned = await inner.start(ProcessSpec(program="no-such-program", label="x", start_timeout_s=60.0))
