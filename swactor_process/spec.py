@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from swactor_process._errors import InvalidSpecError
-from swactor_process._rules import check_kind, check_period, check_seconds, check_text
+from swactor_process._rules import check_count, check_kind, check_period, check_seconds, check_text
 from swactor_process.limits import Cgroup, Limits
 
 LINE_MAX_BYTES = 65_536
@@ -65,8 +65,7 @@ class Lines(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check the limit."""
-        if self.line_max_bytes < 1:
-            raise InvalidSpecError("line_max_bytes", "at least 1")
+        check_count("line_max_bytes", self.line_max_bytes, least=1)
 
 
 class Chunks(Struct, frozen=True, tag=True):
@@ -80,8 +79,7 @@ class Chunks(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check the limit."""
-        if self.chunk_max_bytes < 1:
-            raise InvalidSpecError("chunk_max_bytes", "at least 1")
+        check_count("chunk_max_bytes", self.chunk_max_bytes, least=1)
 
 
 class TailOnly(Struct, frozen=True, tag=True):
@@ -105,13 +103,11 @@ class ToFile(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check path and limits."""
+        check_text("path", self.path)
         if not self.path:
             raise InvalidSpecError("path", "not empty")
-        check_text("path", self.path)
-        if self.max_bytes < 1:
-            raise InvalidSpecError("max_bytes", "at least 1")
-        if self.keep < 0:
-            raise InvalidSpecError("keep", "not negative")
+        check_count("max_bytes", self.max_bytes, least=1)
+        check_count("keep", self.keep, least=0)
 
 
 class Null(Struct, frozen=True, tag=True):
@@ -123,6 +119,8 @@ class Inherit(Struct, frozen=True, tag=True):
 
 
 Output = Lines | Chunks | TailOnly | ToFile | Null | Inherit
+_OUTPUTS = (Lines, Chunks, TailOnly, ToFile, Null, Inherit)
+_OUTPUT_RULE = f"an instance of {', '.join(kind.__name__ for kind in _OUTPUTS)}"
 _NOT_READ = (Null, Inherit)
 
 
@@ -141,6 +139,7 @@ class ReadyOnLine(Struct, frozen=True, tag=True):
     def __post_init__(self) -> None:
         """Check the expression and the time."""
         check_kind("readiness.pattern", self.pattern, str, "a regular expression, as a str")
+        check_kind("readiness.stream", self.stream, Stream, "a Stream")
         try:
             re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as exc:  # too large a repetition, too deep a nesting
@@ -162,7 +161,8 @@ class ReadyOnPort(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check address and times. Names are refused: looking them up would block the event loop."""
-        if not 1 <= self.port <= PORT_MAX:
+        check_count("readiness.port", self.port, least=1)
+        if self.port > PORT_MAX:
             raise InvalidSpecError("readiness.port", f"1 to {PORT_MAX}")
         try:
             ipaddress.ip_address(self.host)
@@ -184,9 +184,9 @@ class ReadyOnFile(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check path and times."""
+        check_text("readiness.path", self.path)
         if not self.path:
             raise InvalidSpecError("readiness.path", "not empty")
-        check_text("readiness.path", self.path)
         check_seconds("readiness.deadline_s", self.deadline_s)
         check_period("readiness.every_s", self.every_s)
 
@@ -206,6 +206,8 @@ Readiness = ReadyOnLine | ReadyOnPort | ReadyOnFile | ReadyOnMessage
 
 Without that within ``deadline_s`` it hears `ProcessReadyOverdue`. The child runs on, the owner decides.
 """
+_READINESS = (ReadyOnLine, ReadyOnPort, ReadyOnFile, ReadyOnMessage, type(None))
+_READINESS_RULE = "None, or an instance of ReadyOnLine, ReadyOnPort, ReadyOnFile, ReadyOnMessage"
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
@@ -249,23 +251,29 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check every input before the kernel or the standard library sees it."""
         _check_label(self.label)
+        check_text("program", self.program)
         if not self.program:
             raise InvalidSpecError("program", "not empty")
-        check_text("program", self.program)
+        check_kind("args", self.args, (tuple, list), "a tuple of str, one for each argument")
         for index, argument in enumerate(self.args):
             check_text(f"args[{index}]", argument)
         if self.cwd is not None:
+            check_text("cwd", self.cwd)
             if not self.cwd:
                 raise InvalidSpecError("cwd", "not empty (None keeps the node's directory)")
-            check_text("cwd", self.cwd)
-        _check_env(self.env or {})
+        if self.env is not None:
+            _check_env(self.env)
+        check_kind("stdout", self.stdout, _OUTPUTS, _OUTPUT_RULE)
+        check_kind("stderr", self.stderr, _OUTPUTS, _OUTPUT_RULE)
+        check_kind("readiness", self.readiness, _READINESS, _READINESS_RULE)
+        check_kind("limits", self.limits, (Limits, type(None)), "Limits, or None")
+        check_kind("cgroup", self.cgroup, (Cgroup, type(None)), "a Cgroup, or None")
         for field in ("grace_s", "deadline_s", "linger_s"):
             check_seconds(field, getattr(self, field))
         if self.start_timeout_s is not None:
             check_period("start_timeout_s", self.start_timeout_s)
         for field in ("tail_bytes", "mailbox_bytes", "backlog_bytes", "stdin_buffer_bytes"):
-            if getattr(self, field) < 0:
-                raise InvalidSpecError(field, "not negative")
+            check_count(field, getattr(self, field), least=0)
         if _clash(self.stdout, self.stderr):
             raise InvalidSpecError("stderr.path", "another file than stdout's, or the same limits")
         if isinstance(self.readiness, ReadyOnLine) and not isinstance(
@@ -303,13 +311,16 @@ def _clash(one: Output, other: Output) -> bool:
 
 
 def _check_label(label: str) -> None:
+    check_kind("label", label, str, f"1 to {LABEL_MAX_CHARS} printable characters")
     if not label or len(label) > LABEL_MAX_CHARS or not label.isprintable():
         raise InvalidSpecError("label", f"1 to {LABEL_MAX_CHARS} printable characters")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
+    check_kind("env", env, (dict, Mapping), "a mapping of str to str, or None")
     for name, value in env.items():
+        field = f"env[{name!r}]"
+        check_text(field, name)
         if not name or "=" in name:
-            raise InvalidSpecError(f"env[{name!r}]", "a name that is not empty and has no '='")
-        check_text(f"env[{name!r}]", name)
-        check_text(f"env[{name!r}]", value)
+            raise InvalidSpecError(field, "a name that is not empty and has no '='")
+        check_text(field, value)

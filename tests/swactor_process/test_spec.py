@@ -1,5 +1,6 @@
 """What a spec refuses, and that it names the input and the rule."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from swactor_process import (
     Chunks,
     InvalidSpecError,
+    Limits,
     Lines,
     ProcessError,
     ProcessSpec,
@@ -55,6 +57,57 @@ def test_an_input_that_breaks_a_rule_is_named(changes: dict[str, Any], field: st
     assert caught.value.field == field
     assert caught.value.rule in str(caught.value)
     assert isinstance(caught.value, ProcessError)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"program": Path("/bin/true")}, "program"),
+        ({"program": b"true"}, "program"),
+        ({"program": None}, "program"),
+        ({"label": 5}, "label"),
+        ({"args": "abc"}, "args"),
+        ({"args": None}, "args"),
+        ({"args": ("a", 1)}, "args[1]"),
+        ({"cwd": Path("/tmp")}, "cwd"),
+        ({"env": [("A", "b")]}, "env"),
+        ({"env": {1: "b"}}, "env[1]"),
+        ({"env": {"A": 1}}, "env['A']"),
+        ({"stdout": None}, "stdout"),
+        ({"stderr": Lines}, "stderr"),
+        ({"readiness": ReadyOnMessage}, "readiness"),
+        ({"readiness": "listening"}, "readiness"),
+        ({"limits": 5}, "limits"),
+        ({"cgroup": Limits()}, "cgroup"),
+        ({"grace_s": "1"}, "grace_s"),
+        ({"linger_s": None}, "linger_s"),
+        ({"start_timeout_s": "1"}, "start_timeout_s"),
+        ({"tail_bytes": 1.5}, "tail_bytes"),
+        ({"mailbox_bytes": None}, "mailbox_bytes"),
+    ],
+)
+def test_an_input_of_the_wrong_type_is_named_where_it_is_made_up(changes: dict[str, Any], field: str) -> None:
+    """Not everybody has a type checker: later it would fail the owner, or nobody would notice."""
+    with pytest.raises(InvalidSpecError) as caught:
+        ProcessSpec(**{"program": "p", "label": "l", **changes})
+
+    assert caught.value.field == field
+
+
+def test_parts_of_a_spec_refuse_wrong_types_as_well() -> None:
+    wrong: Any = "1"
+    for make in (
+        lambda: Lines(line_max_bytes=wrong),
+        lambda: Chunks(chunk_max_bytes=1.5),  # type: ignore[arg-type]
+        lambda: ToFile(Path("log")),  # type: ignore[arg-type]
+        lambda: ToFile("log", keep=wrong),
+        lambda: ReadyOnPort(wrong),
+        lambda: ReadyOnFile(Path("f")),  # type: ignore[arg-type]
+        lambda: ReadyOnLine(stream="stderr"),  # type: ignore[arg-type]
+        lambda: ReadyOnMessage(deadline_s=wrong),
+    ):
+        with pytest.raises(InvalidSpecError):
+            make()
 
 
 def test_policies_and_commands_refuse_what_cannot_work() -> None:
