@@ -4,7 +4,10 @@ Owns: paths, headers, what each status means. Not here: compression (``packing``
 the other side (``collector.routes``).
 """
 
+import re
 import ssl
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import anyio
@@ -32,6 +35,7 @@ _FINAL_STATUSES = frozenset({400, 413, 422})
 _SETUP_STATUSES = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 415})
 """Redirections are among them: they are not followed, the collector's address must be the right one."""
 _UNKNOWN_ENCODING = 415
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class HttpSink:
@@ -97,7 +101,8 @@ class HttpSink:
             text = await _read_start(response)
         if response.status_code == _UNKNOWN_ENCODING and self._packer.refused(encoding):
             return await self._post(record)
-        return _judge(response.status_code, text, retry_after=response.headers.get("Retry-After"))
+        asked_s = _asked_wait_s(response.headers, now_s=self._clock.wall_ms() / 1000)
+        return _judge(response.status_code, text, retry_after_s=asked_s)
 
     def _open_client(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -139,7 +144,7 @@ async def _read_start(response: httpx.Response) -> bytes:
     return text
 
 
-def _judge(status: int, text: bytes, *, retry_after: str | None) -> Answer:
+def _judge(status: int, text: bytes, *, retry_after_s: float | None) -> Answer:
     if 200 <= status < 300:
         return _read_answer(text)
     said = text[:200].decode("utf-8", "replace")
@@ -147,8 +152,25 @@ def _judge(status: int, text: bytes, *, retry_after: str | None) -> Answer:
         raise RecordRefusedError(said, status=status)
     if status in _SETUP_STATUSES:
         raise SinkMisconfiguredError(said, status=status)
-    asked_s = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    raise SinkUnavailableError(f"{status}: {said}", retry_after_s=asked_s)
+    raise SinkUnavailableError(f"{status}: {said}", retry_after_s=retry_after_s)
+
+
+def _asked_wait_s(headers: httpx.Headers, *, now_s: float) -> float | None:
+    """What ``Retry-After`` asks for (RFC 9110, 10.2.3): seconds, or a date, read by the sender's own clock."""
+    asked = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(asked):
+        return float(asked)
+    until_s, sent_s = _unix_s(asked), _unix_s(headers.get("Date", ""))
+    return None if until_s is None else max(0.0, until_s - (now_s if sent_s is None else sent_s))
+
+
+def _unix_s(date: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+        # "-0000" gives a moment without a zone; an HTTP date is always in UTC.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _read_answer(text: bytes) -> Answer:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import anyio
@@ -185,6 +186,39 @@ async def test_every_other_status_is_worth_another_try(post: HttpSink, server: S
     with pytest.raises(SinkUnavailableError) as caught:
         await post.post(record())
     assert caught.value.retry_after_s == 20
+
+
+@pytest.mark.parametrize(
+    ("asked", "wait_s"),
+    [
+        ("3.5", 3.5),
+        ("Sun, 06 Nov 1994 08:50:07 GMT", 30),
+        ("Sunday, 06-Nov-94 08:50:07 GMT", 30),
+        ("Sun, 06 Nov 1994 08:50:07 -0000", 30),
+        ("Sun, 06 Nov 1994 08:40:00 GMT", 0),
+        ("-5", None),
+        ("nan", None),
+        ("soon", None),
+        (f"Sun, 06 Nov {10**30} 08:40:00 GMT", None),
+    ],
+)
+async def test_retry_after_is_a_number_or_a_date_by_the_answers_own_clock(
+    post: HttpSink, server: Server, *, asked: str, wait_s: float | None
+) -> None:
+    server.status = 503
+    server.headers = {"Date": "Sun, 06 Nov 1994 08:49:37 GMT", "Retry-After": asked}
+    with pytest.raises(SinkUnavailableError) as caught:
+        await post.post(record())
+    assert caught.value.retry_after_s == wait_s
+
+
+async def test_a_date_without_the_answers_clock_is_read_by_ours(post: HttpSink, server: Server) -> None:
+    until_s = SystemClock().wall_ms() / 1000 + 100
+    server.status = 429
+    server.headers = {"Date": "unknown", "Retry-After": formatdate(until_s, usegmt=True)}
+    with pytest.raises(SinkUnavailableError) as caught:
+        await post.post(record())
+    assert caught.value.retry_after_s == pytest.approx(95, abs=6)
 
 
 async def test_an_answer_that_is_no_answer_means_a_wrong_address(post: HttpSink, server: Server) -> None:
