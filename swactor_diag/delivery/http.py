@@ -8,6 +8,7 @@ import re
 import ssl
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import urlsplit
 
 import anyio
@@ -115,6 +116,7 @@ class HttpSink:
                 limits=httpx.Limits(keepalive_expiry=CONNECTION_KEPT_S),
                 trust_env=False,
                 verify=self._certificates(),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # keeps none: they pile up
             )
         return self._client
 
@@ -156,7 +158,7 @@ def _judge(status: int, text: bytes, *, retry_after_s: float | None) -> Answer:
 
 
 def _asked_wait_s(headers: httpx.Headers, *, now_s: float) -> float | None:
-    """What ``Retry-After`` asks for (RFC 9110, 10.2.3): seconds, or a date, read by the sender's own clock."""
+    """What ``Retry-After`` asks for (RFC 9110, 10.2.3): seconds, or a date by the sender's clock."""
     asked = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(asked):
         return float(asked)

@@ -227,6 +227,13 @@ async def test_an_answer_that_is_no_answer_means_a_wrong_address(post: HttpSink,
         await post.post(record())
 
 
+async def test_cookies_are_not_kept(post: HttpSink, server: Server) -> None:
+    server.headers = {"Set-Cookie": "balancer=1; Path=/"}
+    await post.post(record())
+    await post.post(record())
+    assert ["cookie" in headers for _, headers, _ in server.requests] == [False, False]
+
+
 async def test_nobody_listens(unused_port: Callable[[], int]) -> None:
     sink = HttpSink(f"http://127.0.0.1:{unused_port()}", clock=SystemClock())
     with pytest.raises(SinkUnavailableError):
