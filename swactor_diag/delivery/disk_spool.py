@@ -145,8 +145,11 @@ class DiskSpool:
         self._entries.append(entry)
         self._bytes += len(data)
 
-    def peek(self) -> Outgoing | None:
+    def peek(self, *, second: bool = False) -> Outgoing | None:
         """See `Spool`. Damaged files are passed over, counted, and kept beside the spool."""
+        if second:
+            self._peeked = self._entries[1] if len(self._entries) > 1 else None
+            return None if self._peeked is None else self._read_record(self._peeked)
         while self._entries:
             try:
                 record = self._held.get(self._entries[0]) or self._read_record(self._entries[0])
@@ -157,6 +160,20 @@ class DiskSpool:
                 return record
             self._give_up_oldest(LossPlace.DAMAGED, name=f"damaged-{self._entries[0].name}")
         return None
+
+    def put_last(self, batch_id: str) -> None:
+        """See `Spool`. The file gets a number of its own: they go up from the first to the last."""
+        if not self._entries or self._entries[0].batch_id != batch_id:
+            return
+        first = self._entries[0]
+        last = msgspec.structs.replace(first, number=self._number)
+        try:
+            (self._directory / first.name).replace(self._directory / last.name)
+        except OSError:
+            return  # it stays the first: whatever is wrong with the disk, the record is still there
+        self._number += 1
+        self._entries.popleft()
+        self._entries.append(last)
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""

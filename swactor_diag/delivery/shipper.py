@@ -3,7 +3,7 @@
 Owns: the order (boot record first), the pace (a batch a second, or as soon as the recorder says that one is
 due; a snapshot at once), one post at a time, what a failure means, and the last flush. While the sink fails,
 records go straight to the spool, so a kill costs at most what one batch interval gathered; afterwards fresh
-and spooled records take turns.
+and spooled records take turns. A record that alone fails goes behind the others.
 Not here: bytes (``batches``), files (``spool``), the wait after a failure (``retry``), HTTP (``http``).
 
 A post runs in a task of its own; the actor only ever handles messages, so nobody waits for the network.
@@ -42,6 +42,9 @@ DELIVERY: Final = "delivery"
 
 WAITING_BYTES_MAX = 8 * 1024 * 1024
 """Bodies that may wait in memory while the sink is slow; the oldest go to the spool beyond it."""
+
+TRIES_IN_A_ROW = 3
+"""Of the oldest record, before the next one shows whether the sink fails or that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class Shipper(Actor[ShipperMessage]):
         self._failures = 0
         self._in_flight: Outgoing | None = None
         self._from_spool = True  # as if: the boot record goes before what an earlier boot left in the spool
+        self._stuck = ""  # batch id of the oldest record, once it has failed, and how often in a row
+        self._stuck_tries = 0
         self._task: Cancellable | None = None
         self._outcome: _Outcome | None = None
         self._stopping = False
@@ -232,7 +237,9 @@ class Shipper(Actor[ShipperMessage]):
 
     def _choose(self) -> Outgoing | None:
         """The next record: fresh and spooled ones take turns, so that neither starves."""
-        spooled = self._spool.peek() if self._failures or not self._from_spool or not self._fresh else None
+        spooled = self._spool.peek(second=True) if self._stuck_tries >= TRIES_IN_A_ROW else None
+        if spooled is None and (self._failures or not self._from_spool or not self._fresh):
+            spooled = self._spool.peek()
         self._from_spool = spooled is not None
         if spooled is not None:
             return spooled
@@ -267,7 +274,7 @@ class Shipper(Actor[ShipperMessage]):
 
     def _stored(self, ctx: Context[ShipperMessage], outcome: _Outcome, answer: Answer) -> None:
         record = outcome.record
-        self._failures = 0
+        self._unstick(record)
         self._figures.sent += 1
         if self._from_spool:
             self._spool.pop(record.batch_id)
@@ -278,8 +285,14 @@ class Shipper(Actor[ShipperMessage]):
         if answer.snapshot_now and not self._stopping:
             self._request_snapshot()
 
+    def _unstick(self, settled: Outgoing) -> None:
+        """The sink works. What failed until now, and not ``settled``, may have been at fault: it can wait."""
+        if self._stuck_tries >= TRIES_IN_A_ROW and settled.batch_id != self._stuck:
+            self._spool.put_last(self._stuck)
+        self._failures = self._stuck_tries = 0
+
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
-        self._failures = 0  # it is there, and said what it thinks of this one
+        self._unstick(record)  # it is there, and said what it thinks of this one
         self._spool.set_aside(record, str(error))
         self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
         self._answer_finalize(record, None)
@@ -288,6 +301,12 @@ class Shipper(Actor[ShipperMessage]):
         self._failures += 1
         self._figures.attempts_failed += 1
         self._figures.last_failure = f"{type(error).__name__}: {error}"[:200]
+        overtook = self._stuck_tries >= TRIES_IN_A_ROW and record.batch_id != self._stuck
+        if overtook or record.kind is RecordKind.BOOT:  # the sink is at fault; who a node is goes first
+            self._stuck_tries = 0
+        else:
+            self._stuck_tries = 1 + (self._stuck_tries if record.batch_id == self._stuck else 0)
+            self._stuck = record.batch_id
         if not self._from_spool:
             self._spool.put(record)
         self._spool_fresh()

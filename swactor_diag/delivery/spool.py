@@ -41,8 +41,12 @@ class Spool(Protocol):
         """Append ``record``; drop the oldest ones, counted, when there is no room."""
         ...
 
-    def peek(self) -> Outgoing | None:
-        """Return the oldest record, or None."""
+    def peek(self, *, second: bool = False) -> Outgoing | None:
+        """Return the oldest record, or the second oldest, or None."""
+        ...
+
+    def put_last(self, batch_id: str) -> None:
+        """Move the oldest record behind the others, if it is the one with that id."""
         ...
 
     def pop(self, batch_id: str) -> None:
@@ -84,10 +88,15 @@ class MemorySpool:
             gone = first_to_go(one.kind for one in self._records)
             self._ledger.count_record(LossPlace.SPOOL, self._remove(gone))
 
-    def peek(self) -> Outgoing | None:
+    def peek(self, *, second: bool = False) -> Outgoing | None:
         """See `Spool`."""
-        self._peeked = self._records[0] if self._records else None
+        self._peeked = self._records[second] if len(self._records) > second else None
         return self._peeked
+
+    def put_last(self, batch_id: str) -> None:
+        """See `Spool`."""
+        if self._records and self._records[0].batch_id == batch_id:
+            self._records.rotate(-1)
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""

@@ -53,6 +53,20 @@ def test_records_come_back_in_order_and_whole(make_spool: MakeSpool) -> None:
     assert spool.figures().records == spool.figures().bytes == 0
 
 
+def test_the_oldest_record_can_go_behind_the_others(make_spool: MakeSpool) -> None:
+    spool = make_spool()
+    for number in range(1, 4):
+        spool.put(record(number))
+    assert spool.peek(second=True) == record(2)
+    spool.put_last("b1-events-000002")  # is not the oldest
+    spool.put_last("b1-events-000001")
+    spool.pop("b1-events-000002")
+    spool.put(record(4))
+    assert [one.batch_id[-1] for one in drained(spool)] == ["3", "1", "4"]
+    assert spool.figures().losses == ()
+    assert spool.peek(second=True) is None
+
+
 def test_a_full_spool_drops_the_oldest_and_counts_by_kind(make_spool: MakeSpool) -> None:
     spool = make_spool(records_max=2)
     for number, kind in enumerate([RecordKind.SNAPSHOT, RecordKind.EVENTS, RecordKind.EVENTS]):
