@@ -31,6 +31,8 @@ from swactor_diag.snapshot_writer import SnapshotWriter
 
 ROUNDS_BETWEEN_TRIES = 12
 """An introspector that owes an answer is asked again only after so many rounds."""
+WANTED_APART_S = 1.0
+"""Between snapshots that the collector wants: it hints in answers, and each of them brings an answer."""
 
 _WEIGHT = {
     kind: at for at, kind in enumerate((TriggerKind.PERIODIC, TriggerKind.ON_DEMAND, TriggerKind.TRANSITION))
@@ -45,7 +47,7 @@ class TakeSnapshot(Request[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWanted:
-    """Take a snapshot now; nobody waits for it."""
+    """Take a snapshot, `WANTED_APART_S` after the last one so wanted at the earliest; nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Snapshotter(Actor[SnapshotterMessage]):
         self._next: Trigger | None = None
         self._next_replies: list[Reply[bytes]] = []
         self._owed: dict[str, int] = {}
+        self._wanted_next_ns = 0
 
     def on_start(self, ctx: Context[SnapshotterMessage]) -> None:
         """Begin the rhythm, and hear of transitions: an observer must not tell, so the loop does it next."""
@@ -131,7 +134,7 @@ class Snapshotter(Actor[SnapshotterMessage]):
                 self._next_replies.append(ctx.defer())
                 self._want(ctx, Trigger(kind=TriggerKind.ON_DEMAND))
             case SnapshotWanted():
-                self._want(ctx, Trigger(kind=TriggerKind.ON_DEMAND))
+                self._wanted(ctx, message)
             case TransitionSeen(seq):
                 if self._covered_seq < seq:
                     self._want(ctx, Trigger(kind=TriggerKind.TRANSITION, data=f"seq-{seq}"))
@@ -143,6 +146,14 @@ class Snapshotter(Actor[SnapshotterMessage]):
                 if self._round is not None and self._round.number == number:
                     self._end(ctx, self._round)
         return None
+
+    def _wanted(self, ctx: Context[SnapshotterMessage], hint: SnapshotWanted) -> None:
+        now_ns = ctx.clock.monotonic_ns()
+        if now_ns < self._wanted_next_ns:
+            ctx.send_after((self._wanted_next_ns - now_ns) / 1e9, hint)
+            return
+        self._wanted_next_ns = now_ns + round(WANTED_APART_S * 1e9)
+        self._want(ctx, Trigger(kind=TriggerKind.ON_DEMAND))
 
     def _want(self, ctx: Context[SnapshotterMessage], trigger: Trigger) -> None:
         """Begin a round, or remember to when the one under way has ended."""
