@@ -31,6 +31,8 @@ FINALIZE_TIMEOUT_S = 30.0
 """A collector keeps the answer to a finalize open while the other nodes' last snapshots come in."""
 CONNECTION_KEPT_S = 30.0
 ANSWER_BYTES_MAX = 64 * 1024
+SAID_LENGTH_MAX = 200
+"""Of the text of an answer that is none, as it is passed on."""
 
 _FINAL_STATUSES = frozenset({400, 413, 422})
 _SETUP_STATUSES = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 415})
@@ -149,12 +151,19 @@ async def _read_start(response: httpx.Response) -> bytes:
 def _judge(status: int, text: bytes, *, retry_after_s: float | None) -> Answer:
     if 200 <= status < 300:
         return _read_answer(text)
-    said = text[:200].decode("utf-8", "replace")
+    said = _one_line(text)
     if status in _FINAL_STATUSES:
         raise RecordRefusedError(said, status=status)
     if status in _SETUP_STATUSES:
         raise SinkMisconfiguredError(said, status=status)
     raise SinkUnavailableError(f"{status}: {said}", retry_after_s=retry_after_s)
+
+
+def _one_line(text: bytes) -> str:
+    """What the other side said, as it may stand on a terminal: short, and with no control codes."""
+    words = " ".join(text[:SAID_LENGTH_MAX].decode("utf-8", "replace").split())
+    shown = [char if char.isprintable() else char.encode("unicode_escape").decode() for char in words]
+    return "".join(shown)[:SAID_LENGTH_MAX]
 
 
 def _asked_wait_s(headers: httpx.Headers, *, now_s: float) -> float | None:

@@ -21,6 +21,7 @@ from swactor_diag.delivery.http import HttpSink
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
     SinkAddressError,
+    SinkError,
     SinkMisconfiguredError,
     SinkUnavailableError,
 )
@@ -219,6 +220,19 @@ async def test_a_date_without_the_answers_clock_is_read_by_ours(post: HttpSink, 
     with pytest.raises(SinkUnavailableError) as caught:
         await post.post(record())
     assert caught.value.retry_after_s == pytest.approx(95, abs=6)
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+async def test_what_a_server_says_is_one_short_line_without_control_codes(
+    post: HttpSink, server: Server, status: int
+) -> None:
+    server.status, server.reply = status, b"\x1b[31mno\r\nway \xe2\x80\xae\xff\0" + b"\x07" * 10_000
+    with pytest.raises(SinkError) as caught:
+        await post.post(record())
+    said = str(caught.value)
+    assert said.startswith(rf"{status}: \x1b[31mno way \u202e�\x00\x07")
+    assert said.isprintable()
+    assert len(said) < 250
 
 
 async def test_an_answer_that_is_no_answer_means_a_wrong_address(post: HttpSink, server: Server) -> None:
