@@ -7,10 +7,11 @@ still say), how long each may take to stop. Not here: what any of them does.
 again, more and more slowly, and nobody else notices.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from swactor import (
@@ -65,7 +66,11 @@ tried every 15 to 30 s, since giving up would take the others down with it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosticsConfig:
-    """Rhythms, limits and budgets of one node's diagnostics."""
+    """Rhythms, limits and budgets of one node's diagnostics.
+
+    Raises:
+        ValueError: a time is not finite, a flush budget is negative, or anything else is not above 0.
+    """
 
     snapshot_period_s: float = 5.0
     introspection_deadline_s: float = 1.0
@@ -74,6 +79,19 @@ class DiagnosticsConfig:
     flush_budget_s: float = 4.0
     """For the last flush. The whole stop stays below 5 s, the grace a system gives by default."""
     finalize_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "flush_budget_s":
+                fine, rule = (
+                    0 <= value < math.inf,
+                    "finite and not negative",
+                )  # 0: all that is left is spooled
+            else:
+                fine, rule = 0 < value < math.inf, "finite and above 0"
+            if not fine:
+                raise ValueError(f"{field.name} must be {rule}, not {value}")
 
 
 def standard(system: ActorSystem, ports: Ports) -> tuple[Introspector[object], ...]:
