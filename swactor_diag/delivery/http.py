@@ -35,7 +35,7 @@ SAID_LENGTH_MAX = 200
 """Of the text of an answer that is none, as it is passed on."""
 
 _FINAL_STATUSES = frozenset({400, 413, 422})
-_SETUP_STATUSES = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 415})
+_SETUP_STATUSES = frozenset({*range(300, 400), 401, 403, 404, 405, 415})
 """Redirections are among them: they are not followed, the collector's address must be the right one."""
 _UNKNOWN_ENCODING = 415
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -128,14 +128,18 @@ class HttpSink:
 
 
 def _can_be_posted_to(url: str) -> bool:
-    """Whether scheme, host and port allow to try a request; what a bad one raises later is no HTTPError."""
+    """Whether scheme, host and port allow to try a request; what a bad one raises later is no HTTPError.
+
+    Paths are put behind it, so it has no query and no fragment.
+    """
     try:
         httpx.URL(url)
         parts = urlsplit(url)
-        host, _ = (parts.hostname or "").encode("idna"), parts.port
+        host, port = (parts.hostname or "").encode("idna"), parts.port
     except (ValueError, httpx.InvalidURL):
         return False
-    return parts.scheme in {"http", "https"} and bool(host)
+    plain = not any(char in "?#" or char.isspace() for char in url)
+    return plain and parts.scheme in {"http", "https"} and bool(host) and port != 0
 
 
 async def _read_start(response: httpx.Response) -> bytes:

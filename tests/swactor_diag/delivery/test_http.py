@@ -174,7 +174,7 @@ async def test_fc056_final_statuses(post: HttpSink, server: Server, status: int)
         await post.post(record())
 
 
-@pytest.mark.parametrize("status", [301, 308, 401, 403, 404, 405, 415])
+@pytest.mark.parametrize("status", [300, 301, 308, 399, 401, 403, 404, 405, 415])
 async def test_fc056_statuses_of_a_wrong_set_up(post: HttpSink, server: Server, status: int) -> None:
     server.status = status
     with pytest.raises(SinkMisconfiguredError):
@@ -283,6 +283,14 @@ async def test_a_post_that_is_cancelled_leaves_a_sink_that_works(post: HttpSink,
         "http://collector:99999",
         "http://collector..example",
         "http://collector\n",
+        "http://collector:0",
+        "http://col lector:9080",
+        "http://col\u3000lector:9080",
+        " http://collector:9080",
+        "http://collector:9080 ",
+        "http://collector:9080?token=1",
+        "http://collector:9080/path?",
+        "http://collector:9080/#part",
     ],
 )
 def test_what_is_no_address_is_said_at_once(url: str) -> None:
