@@ -1,7 +1,8 @@
 """One start of one child: performs what the session decides, and feeds it what happens.
 
-Owns: timers, tickets of writes, pending replies.
-Not here: any decision (``session``), what is told (``_telling``), the mailbox in front (``driver``).
+Owns: tickets of writes, pending replies.
+Not here: any decision (``session``), what is told (``_telling``), timers (``_timers``), the mailbox in front
+(``driver``).
 
 What the child does reaches the session straight from the loop's callbacks, not through the mailbox: a full
 mailbox must not lose an exit, and an actor that is stopping still has to see its child end.
@@ -15,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from swactor import ActorRef, Context, Reply
-from swactor.abc import Cancellable, Waiter
+from swactor.abc import Waiter
 from swactor_process._effects import (
     AnnounceChunks,
     AnnounceExited,
@@ -49,6 +50,7 @@ from swactor_process._files import OutputFiles
 from swactor_process._probing import Prober
 from swactor_process._signals import KILL
 from swactor_process._telling import Telling
+from swactor_process._timers import Timers
 from swactor_process.messages import (
     ProcessExited,
     SpawnFailed,
@@ -90,8 +92,7 @@ class Life:
         self._owner, self._watchers = owner, watchers
         self._on_broken = on_broken
         self._child: Child | None = None
-        self._timers: dict[Timer, tuple[int, Cancellable]] = {}
-        self._timers_set = 0
+        self._timers = Timers(ctx, self._timer_fired)
         self._effects: deque[Effect] = deque()
         self._performing = False
         self._writes: dict[int, tuple[int, Reply[WriteOutcome] | None]] = {}
@@ -207,11 +208,8 @@ class Life:
         self._exited_at_ms = self._clock.wall_ms()
         self._react(self._session.on_exited(status, self._now_s()))
 
-    def _timer_fired(self, timer: Timer, number: int) -> None:
-        # A timer may fire although it was called off in the same turn of the loop.
-        if timer in self._timers and self._timers[timer][0] == number:
-            del self._timers[timer]
-            self._react(self._session.on_timer(timer, self._now_s()))
+    def _timer_fired(self, timer: Timer) -> None:
+        self._react(self._session.on_timer(timer, self._now_s()))
 
     def _react(self, effects: list[Effect]) -> None:
         """Perform effects outside of a handler: what raises must fail the actor, not vanish in the loop."""
@@ -271,9 +269,9 @@ class Life:
             case AnnounceChunks():
                 self._telling.chunks(effect)
             case CancelTimer():
-                self._cancel_timer(effect.timer)
+                self._timers.cancel(effect.timer)
             case SetTimer():
-                self._set_timer(effect)
+                self._timers.set(effect.timer, effect.delay_s)
             case AnnouncePiece():
                 self._telling.piece(effect)
             case WriteFile():
@@ -340,22 +338,6 @@ class Life:
         if self._child is None:
             raise RuntimeError("the session commands a child that was not started")
         return self._child
-
-    def _set_timer(self, effect: SetTimer) -> None:
-        self._cancel_timer(effect.timer)
-        delay_s = effect.delay_s
-        if effect.timer is Timer.RETRY:
-            # Between half and one and a half, so that many starts refused at once do not return at once.
-            delay_s *= 0.5 + self._ctx.random.below(1_000) / 1_000
-        self._timers_set += 1
-        number = self._timers_set
-        handle = self._loop.call_later(delay_s, lambda: self._timer_fired(effect.timer, number))
-        self._timers[effect.timer] = (number, handle)
-
-    def _cancel_timer(self, timer: Timer) -> None:
-        running = self._timers.pop(timer, None)
-        if running is not None:
-            running[1].cancel()
 
     def _written(self, ticket: int, outcome: WriteOutcome) -> None:
         n_bytes, reply = self._writes.pop(ticket)

@@ -1,11 +1,12 @@
 """Real children, as far as all systems have them in common.
 
-Owns: reading, writing, signalling and reaping one child; how its exit is read; the spawner around it.
-Not here: how the exit is noticed (``linux``, ``portable``), when to do what (``session``), what a refusal
-means (``_launch``), who is killed when this node dies (``guardian``), what holds a child (``_confined``).
+Owns: reading, writing, signalling and reaping one child; the spawner around it.
+Not here: how the exit is noticed (``linux``, ``portable``) and read (``_exits``), when to do what
+(``session``), what a refusal means (``_launch``), who is killed when this node dies (``guardian``), what
+holds a child (``_confined``).
 
-The exit is read without reaping. Until `RealChild.reap` the dead leader keeps its process id, so that
-signalling the group can never hit somebody else.
+Until `RealChild.reap` the dead leader keeps its process id, so that signalling the group can never hit
+somebody else.
 """
 
 import os
@@ -15,12 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from swactor.abc import Cancellable, Loop
 from swactor_process._cgroups import Cgroups
 from swactor_process._children_file import ChildrenFile
 from swactor_process._confined import Confined
+from swactor_process._exits import Ended
 from swactor_process._guardian_program import DEAD, is_same_group, living_members, read_stat
 from swactor_process._launch import Launch, Outcome, explain_start
 from swactor_process._leftovers import Leftovers
@@ -33,33 +35,6 @@ from swactor_process.guardian import Guardian
 from swactor_process.limits import CgroupPlace
 from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import Lines, ProcessSpec, Stream
-
-
-class Ended(NamedTuple):
-    """What the kernel said of a child that has ended; ``reaped``: it has forgotten it already."""
-
-    status: ExitStatus
-    reaped: bool = False
-
-
-LOST = Ended(ExitStatus(status_lost=True), reaped=True)
-"""Ended and reaped by somebody else, or by the kernel on its own: nobody will ever know how."""
-
-
-def look_for_exit(pid: int, *, wait: bool = False) -> Ended | None:
-    """Return how child ``pid`` ended, and leave it there to be reaped; None when it has not ended.
-
-    With ``wait`` it blocks until then.
-    """
-    flags = os.WEXITED | os.WNOWAIT
-    try:
-        found = os.waitid(os.P_PID, pid, flags if wait else flags | os.WNOHANG)
-    except ChildProcessError:
-        return LOST  # SIGCHLD is ignored, or somebody else waited for all children
-    if found is None:
-        return None
-    exited = found.si_code == os.CLD_EXITED
-    return Ended(ExitStatus(exit_code=found.si_status) if exited else ExitStatus(signal=found.si_status))
 
 
 class RealSpawner(ABC):

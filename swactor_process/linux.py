@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from swactor.abc import Cancellable, Loop
+from swactor_process._exits import LOST, look_for_exit
 from swactor_process._pipes import Readables
-from swactor_process._real_child import LOST, RealChild, RealSpawner, look_for_exit
+from swactor_process._real_child import RealChild, RealSpawner
 from swactor_process._watches import Watches, is_readable
 
 TRACED_S = 0.05

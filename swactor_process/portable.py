@@ -15,8 +15,9 @@ from pathlib import Path
 
 from swactor.abc import Loop
 from swactor_process._errors import ProcessError
+from swactor_process._exits import LOST, look_for_exit
 from swactor_process._pipes import Readables
-from swactor_process._real_child import LOST, RealChild, RealSpawner, look_for_exit
+from swactor_process._real_child import RealChild, RealSpawner
 from swactor_process.linux import LinuxSpawner
 
 

@@ -22,12 +22,7 @@ from swactor.abc import Cancellable, Waiter
 from swactor_diag.delivery.batches import BatchMaker
 from swactor_diag.delivery.ledger import Loss, LossPlace
 from swactor_diag.delivery.retry import retry_delay_ms, slow_delay_ms
-from swactor_diag.delivery.sink import (
-    RecordRefusedError,
-    Sink,
-    SinkMisconfiguredError,
-    SinkUnavailableError,
-)
+from swactor_diag.delivery.sink import RecordRefusedError, Sink, SinkMisconfiguredError, SinkUnavailableError
 from swactor_diag.delivery.spool import Spool
 from swactor_diag.introspect import Observe, Observed
 from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder

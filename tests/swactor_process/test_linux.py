@@ -11,7 +11,8 @@ import pytest
 
 from swactor.abc import Cancellable, Loop
 from swactor_process import Child, Chunks, CloseStdin, ExitStatus, ProcessExited, ProcessOutput, Stream
-from swactor_process._real_child import Ended, RealChild
+from swactor_process._exits import Ended
+from swactor_process._real_child import RealChild
 from swactor_process._watches import Watches
 from swactor_process.linux import _Exit
 from swactor_process.testing import RecordingListener
