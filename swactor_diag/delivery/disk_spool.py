@@ -287,8 +287,9 @@ class DiskSpool:
         try:
             try:
                 self._write_file(temporary, data)
-            except FileNotFoundError:  # somebody removed the folder
-                self._directory.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError:  # somebody removed the folder, or all of the run
+                self._directory.parent.mkdir(exist_ok=True)  # nothing above: who removed that meant it
+                self._directory.mkdir(exist_ok=True)
                 self._write_file(temporary, data)
             temporary.replace(self._directory / name)
         except OSError as error:
@@ -317,7 +318,7 @@ class DiskSpool:
     def _keep_aside(self, keep: Callable[[Path], object]) -> None:
         folder = self._directory / SET_ASIDE_FOLDER
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
             keep(folder)
             _trim(folder, bytes_max=self._set_aside_bytes_max)
         except OSError:

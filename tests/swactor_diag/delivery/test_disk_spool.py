@@ -154,6 +154,15 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
     assert spool.figures().lost(LossPlace.DAMAGED) == 2
 
 
+def test_what_lies_above_is_not_made_again_and_the_record_waits_in_memory(tmp_path: Path) -> None:
+    root = tmp_path / "spool"
+    spool = DiskSpool(root / "run" / "node")
+    shutil.rmtree(root)
+    spool.put(record(1))
+    assert not root.exists()
+    assert drained(spool) == [record(1)]
+
+
 @contextmanager
 def no_handles() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
