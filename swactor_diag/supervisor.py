@@ -83,14 +83,9 @@ class DiagnosticsConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "flush_budget_s":
-                fine, rule = (
-                    0 <= value < math.inf,
-                    "finite and not negative",
-                )  # 0: all that is left is spooled
-            else:
-                fine, rule = 0 < value < math.inf, "finite and above 0"
-            if not fine:
+            may_be_0 = field.name == "flush_budget_s"  # then all that is left is spooled
+            if not (0 < value < math.inf or (may_be_0 and value == 0)):
+                rule = "finite and not negative" if may_be_0 else "finite and above 0"
                 raise ValueError(f"{field.name} must be {rule}, not {value}")
 
 

@@ -147,19 +147,31 @@ class DiskSpool:
 
     def peek(self, *, second: bool = False) -> Outgoing | None:
         """See `Spool`. Damaged files are passed over, counted, and kept beside the spool."""
-        if second:
-            self._peeked = self._entries[1] if len(self._entries) > 1 else None
-            return None if self._peeked is None else self._read_record(self._peeked)
-        while self._entries:
-            try:
-                record = self._held.get(self._entries[0]) or self._read_record(self._entries[0])
-            except OSError:
-                return None  # not now
-            if record is not None:
-                self._peeked = self._entries[0]
-                return record
-            self._give_up_oldest(LossPlace.DAMAGED, name=f"damaged-{self._entries[0].name}")
+        try:
+            if second:
+                return self._peek_at(1)
+            while self._entries:
+                record = self._peek_at(0)
+                if record is not None:
+                    return record
+                self._give_up_oldest(LossPlace.DAMAGED, name=f"damaged-{self._entries[0].name}")
+        except OSError:
+            pass  # not now
         return None
+
+    def _peek_at(self, place: int) -> Outgoing | None:
+        """Return the record at ``place`` in the row, None when it is damaged or nothing is there.
+
+        Raises:
+            OSError: it cannot be read now.
+        """
+        if len(self._entries) <= place:
+            return None
+        entry = self._entries[place]
+        record = self._held.get(entry) or self._read_record(entry)
+        if record is not None:
+            self._peeked = entry
+        return record
 
     def put_last(self, batch_id: str) -> None:
         """See `Spool`. The file gets a number of its own: they go up from the first to the last."""

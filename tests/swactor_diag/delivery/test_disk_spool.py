@@ -181,10 +181,20 @@ def test_without_a_free_handle_nothing_is_lost_and_later_all_is_on_the_disk(tmp_
         spool.put(boot)
         spool.put(record(3))
         assert spool.peek() is None
+        assert spool.peek(second=True) == boot  # which waits in memory
         assert spool.figures().records == 3
     spool.put(record(4))
     assert spool.figures().losses == ()
     assert drained(DiskSpool(tmp_path)) == [record(1), boot, record(3), record(4)]
+
+
+def test_without_a_free_handle_the_second_record_cannot_be_seen_either(tmp_path: Path) -> None:
+    spool = DiskSpool(tmp_path)
+    spool.put(record(1))
+    spool.put(record(2))
+    with no_handles():
+        assert spool.peek(second=True) is None
+    assert spool.peek(second=True) == record(2)
 
 
 def test_what_waits_in_memory_is_bounded_and_the_boot_record_stays(tmp_path: Path) -> None:
