@@ -1,12 +1,12 @@
 """The spool on disk: outlives its process, and so does the count of what it had to drop.
 
-Owns: the files of one node's spool. Not here: the protocol (``spool``), what the ledger counts (``ledger``).
+Owns: the files of one node's spool. Not here: the protocol (``spool``), what the ledger counts (``ledger``),
+what is in a file (``spool_file``).
 
-A record is one file ``<9 digits>-<batch id>+<events>.bin``: a line of JSON that names the record, its length
-and checksum, and has a checksum of its own, then the body. It is written under a temporary name and renamed,
-so a killed process leaves whole records only. What a machine crash tore is found by length, checksums and
-file name, and set aside. Numbering goes on after a restart: records of an earlier boot are sent with the id
-they were given then. A record that the disk does not take, though it has room, waits in memory until it does.
+A record is one file. It is written under a temporary name and renamed, so a killed process leaves whole
+records only. What a machine crash tore is found by length, checksums and file name, and set aside. Numbering
+goes on after a restart: records of an earlier boot are sent with the id they were given then. A record that
+the disk does not take, though it has room, waits in memory until it does.
 
 A dropped record is counted exactly once, whenever the process is killed: the ledger says which numbers it
 covers, and is written before their files are removed. Boot records are no part of this: they go last.
@@ -14,18 +14,15 @@ covers, and is written before their files are removed. Boot records are no part 
 
 import errno
 import os
-import re
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import structs
 
 from swactor_diag.delivery.ledger import Ledger, LossPlace, decode_ledger, encode_ledger
 from swactor_diag.delivery.spool import SPOOL_BYTES_MAX, SPOOL_RECORDS_MAX, SpoolFigures, first_to_go
-from swactor_diag.schema.ids import is_id
+from swactor_diag.delivery.spool_file import Entry, decode_record, encode_record
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 SET_ASIDE_MAX = 32
@@ -37,45 +34,11 @@ SET_ASIDE_BYTES_MAX = 16 * 1024 * 1024
 LEDGER_NAME = "ledger.json"
 SET_ASIDE_FOLDER = "set-aside"
 
-_NAME = re.compile(
-    r"(?P<number>[0-9]{9,12})-(?P<batch>[A-Za-z0-9._-]+-(?P<kind>boot|events|snapshot|finalize)-[0-9]+)"
-    r"\+(?P<events>[0-9]{1,9})\.bin"
-)
 _NUMBER_MAX = 999_999_999
 """Numbering does not start beyond it, whatever a damaged ledger says."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """The process can open nothing now; that says nothing about the file."""
-
-
-class _Header(Struct, frozen=True):
-    kind: RecordKind
-    run_id: str
-    node_id: str
-    batch_id: str
-    events: int
-    clock_samples: int
-    bytes: int
-    crc32: int
-    header_crc32: int | UnsetType = UNSET
-    """Of this line without this field; records of earlier versions have none."""
-
-    def sum(self) -> int:
-        return zlib.crc32(msgspec.json.encode(structs.replace(self, header_crc32=UNSET)))
-
-
-class _Entry(Struct, frozen=True):
-    """One file; its name says all that the ledger has to know."""
-
-    number: int
-    batch_id: str
-    kind: RecordKind
-    events: int
-    size: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.number:09d}-{self.batch_id}+{self.events}.bin"
 
 
 class DiskSpool:
@@ -121,14 +84,14 @@ class DiskSpool:
             self._save_ledger()
         self._entries = deque(self._without_gone(entries))
         self._bytes = sum(entry.size for entry in self._entries)
-        self._held: dict[_Entry, Outgoing] = {}
-        self._peeked: _Entry | None = None
+        self._held: dict[Entry, Outgoing] = {}
+        self._peeked: Entry | None = None
         self._number = 1 + max(highest, min(kept.gone_through, _NUMBER_MAX))
 
     def put(self, record: Outgoing) -> None:
         """See `Spool`. A full disk costs the oldest, too; with other trouble of it records stay in memory."""
-        data = _encode(record)
-        entry = _Entry(self._number, record.batch_id, record.kind, record.events, len(data))
+        data = encode_record(record)
+        entry = Entry(self._number, record.batch_id, record.kind, record.events, len(data))
         self._number += 1
         self._write_held()
         if len(data) > self._bytes_max or not self._make_room(entry):
@@ -168,7 +131,7 @@ class DiskSpool:
         if len(self._entries) <= place:
             return None
         entry = self._entries[place]
-        record = self._held.get(entry) or self._read_record(entry)
+        record = self._held.get(entry) or decode_record(_read(self._directory / entry.name) or b"", entry)
         if record is not None:
             self._peeked = entry
         return record
@@ -178,7 +141,7 @@ class DiskSpool:
         if not self._entries or self._entries[0].batch_id != batch_id:
             return
         first = self._entries[0]
-        last = msgspec.structs.replace(first, number=self._number)
+        last = structs.replace(first, number=self._number)
         try:
             (self._directory / first.name).replace(self._directory / last.name)
         except OSError:
@@ -200,7 +163,7 @@ class DiskSpool:
         else:
             self._ledger.count_record(LossPlace.REFUSED, record)
             self._save_ledger()
-            self._keep_aside(lambda folder: self._write_file(folder / name, _encode(record)))
+            self._keep_aside(lambda folder: self._write_file(folder / name, encode_record(record)))
         text = reason.encode(errors="replace")  # UTF-8 whatever the locale: a collector may answer anything
         self._keep_aside(lambda folder: (folder / f"{record.batch_id}.txt").write_bytes(text))
 
@@ -226,8 +189,8 @@ class DiskSpool:
 
     # -- losses ---------------------------------------------------------------------------------------------
 
-    def _make_room(self, entry: _Entry) -> bool:
-        dropped: list[_Entry] = []
+    def _make_room(self, entry: Entry) -> bool:
+        dropped: list[Entry] = []
         while (
             is_full := self._bytes + entry.size > self._bytes_max or len(self._entries) >= self._records_max
         ) and self._goes_before(entry):
@@ -236,12 +199,12 @@ class DiskSpool:
             self._drop(dropped)
         return not is_full
 
-    def _goes_before(self, entry: _Entry) -> bool:
+    def _goes_before(self, entry: Entry) -> bool:
         """Whether one of the records can go for a new one: no boot record does for one of another kind."""
         is_boot = entry.kind is RecordKind.BOOT
         return any(is_boot or one.kind is not RecordKind.BOOT for one in self._entries)
 
-    def _drop(self, entries: list[_Entry]) -> None:
+    def _drop(self, entries: list[Entry]) -> None:
         self._gone_through = max(self._gone_through, entries[-1].number)
         self._count(entries, LossPlace.SPOOL)
         for entry in entries:
@@ -258,15 +221,15 @@ class DiskSpool:
         self._keep_aside(lambda folder: path.replace(folder / name))
         _remove(path)
 
-    def _count(self, entries: list[_Entry], where: LossPlace) -> None:
+    def _count(self, entries: list[Entry], where: LossPlace) -> None:
         for entry in entries:
             self._ledger.count(where, batch_id=entry.batch_id, kind=entry.kind, events=entry.events)
         self._save_ledger()
 
-    def _forget_first_to_go(self) -> _Entry:
+    def _forget_first_to_go(self) -> Entry:
         return self._forget(first_to_go(entry.kind for entry in self._entries))
 
-    def _forget(self, at: int) -> _Entry:
+    def _forget(self, at: int) -> Entry:
         entry = self._entries[at]
         del self._entries[at]
         self._bytes -= entry.size
@@ -279,7 +242,7 @@ class DiskSpool:
         data = encode_ledger(self._ledger, gone_through=self._gone_through, unknown=self._unknown_losses)
         self._ledger_saved = self._write(LEDGER_NAME, data) is None
 
-    def _without_gone(self, entries: list[_Entry]) -> Iterator[_Entry]:
+    def _without_gone(self, entries: list[Entry]) -> Iterator[Entry]:
         """Remove the files that are counted already: the process was killed before it could."""
         for entry in entries:
             if entry.number <= self._gone_through and entry.kind is not RecordKind.BOOT:
@@ -289,7 +252,7 @@ class DiskSpool:
 
     def _write_held(self) -> None:
         for entry, record in list(self._held.items()):
-            if self._write(entry.name, _encode(record)) is not None:
+            if self._write(entry.name, encode_record(record)) is not None:
                 return
             del self._held[entry]
 
@@ -309,24 +272,6 @@ class DiskSpool:
             return error.errno or errno.EIO
         return None
 
-    def _read_record(self, entry: _Entry) -> Outgoing | None:
-        head, _, body = (_read(self._directory / entry.name) or b"").partition(b"\n")
-        try:
-            header = msgspec.json.decode(head, type=_Header)
-        except msgspec.MsgspecError:
-            return None
-        if not _agrees(header, entry) or len(body) != header.bytes or zlib.crc32(body) != header.crc32:
-            return None
-        return Outgoing(
-            kind=header.kind,
-            run_id=header.run_id,
-            node_id=header.node_id,
-            batch_id=header.batch_id,
-            body=body,
-            events=header.events,
-            clock_samples=header.clock_samples,
-        )
-
     def _keep_aside(self, keep: Callable[[Path], object]) -> None:
         folder = self._directory / SET_ASIDE_FOLDER
         try:
@@ -337,48 +282,14 @@ class DiskSpool:
             return  # it is counted; a full disk must not cost more than this
 
 
-def _encode(record: Outgoing) -> bytes:
-    header = _Header(
-        kind=record.kind,
-        run_id=record.run_id,
-        node_id=record.node_id,
-        batch_id=record.batch_id,
-        events=record.events,
-        clock_samples=record.clock_samples,
-        bytes=len(record.body),
-        crc32=zlib.crc32(record.body),
-    )
-    return msgspec.json.encode(structs.replace(header, header_crc32=header.sum())) + b"\n" + record.body
-
-
-def _agrees(header: _Header, entry: _Entry) -> bool:
-    """Whether the header is what was written: it matches its checksum, its file's name, and itself."""
-    return (
-        header.header_crc32 in (UNSET, header.sum())
-        and (header.batch_id, header.kind, header.events) == (entry.batch_id, entry.kind, entry.events)
-        and is_id(header.run_id)
-        and is_id(header.node_id)
-        and 0 <= header.clock_samples <= header.events
-    )
-
-
-def _listed(directory: Path) -> list[_Entry]:
+def _listed(directory: Path) -> list[Entry]:
     """The records of an earlier boot, oldest first; unfinished files are removed."""
-    entries: list[_Entry] = []
+    entries: list[Entry] = []
     for item in os.scandir(directory):
-        found = _NAME.fullmatch(item.name)
         if item.name.endswith(".tmp"):
             _remove(Path(item.path))
-        elif found is not None:
-            entries.append(
-                _Entry(
-                    number=int(found["number"]),
-                    batch_id=found["batch"],
-                    kind=RecordKind(found["kind"]),
-                    events=int(found["events"]),
-                    size=item.stat().st_size,
-                )
-            )
+        elif (entry := Entry.of(item)) is not None:
+            entries.append(entry)
     return sorted(entries, key=lambda entry: entry.number)
 
 
