@@ -3,7 +3,6 @@
 import os
 import signal
 from collections import Counter
-from pathlib import Path
 
 import anyio
 import pytest
@@ -18,6 +17,7 @@ from swactor_process import (
     ProcessStarted,
     TailOnly,
 )
+from tests.descriptors import open_descriptors
 
 from .conftest import Node, Owned, eventually, python, sh
 
@@ -175,14 +175,14 @@ async def test_fc_016_a_child_has_no_descriptors_but_its_own(node: Node) -> None
 
 async def test_fc_023_many_short_children_leave_no_zombie_and_no_descriptor(node: Node) -> None:
     await node.gone(await node.start(sh("true")))  # from here on the orphan guard is there
-    before = _open_descriptors()
+    before = open_descriptors()
 
     for _ in range(10):
         batch = [await node.start(ProcessSpec(program="true", label="short")) for _ in range(50)]
         for owned in batch:
             await owned.exited()
 
-    await eventually(lambda: _open_descriptors() == before)
+    await eventually(lambda: open_descriptors() == before)
     assert node.own_children() == []
 
 
@@ -207,10 +207,6 @@ async def test_streams_attached_to_nothing_are_at_their_end(node: Node) -> None:
 
     assert (exited.exit_code, exited.eof_reached, exited.stderr_tail) == (1, True, "")
     assert owned.lines() == []
-
-
-def _open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 6, signal.SIGRTMAX - 1])

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -16,6 +15,7 @@ from swactor_process._real_child import RealChild
 from swactor_process._watches import Watches
 from swactor_process.linux import _Exit
 from swactor_process.testing import RecordingListener
+from tests.descriptors import open_descriptors
 
 from .conftest import Node, eventually, is_alive, python, sh
 
@@ -97,12 +97,8 @@ async def test_a_child_that_is_closed_before_it_is_reaped_leaves_nothing_open(no
         child.close()
         child.reap()
 
-        before, descriptors = descriptors, _descriptors()
+        before, descriptors = descriptors, open_descriptors()
     assert before == descriptors
-
-
-def _descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 class Fakes:

@@ -1,12 +1,10 @@
 """The spawner that needs no pidfd: what its threads do, and which spawner is chosen."""
 
 import os
-import resource
 import signal
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -24,6 +22,7 @@ from swactor_process import (
     default_spawner,
 )
 from swactor_process.testing import RecordingListener
+from tests.descriptors import no_more_descriptors
 
 from .conftest import Node, eventually, is_alive, sh
 
@@ -126,16 +125,6 @@ def test_a_child_that_outlives_the_loop_is_reaped(anyio_backend: tuple[str, dict
     thread.join(timeout=10)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-@contextmanager
-def no_more_descriptors() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_pidfds_are_used_where_there_are_any() -> None:

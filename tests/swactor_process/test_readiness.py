@@ -32,6 +32,7 @@ from swactor_process import (
 )
 from swactor_process.host import HostSurroundings
 from swactor_process.testing import Exit, Listen, MakeFile, Say, Script, ScriptedSpawner
+from tests.descriptors import open_descriptors
 
 from .conftest import Node, Owned, Owner, eventually, python, sh
 
@@ -207,7 +208,7 @@ async def test_asking_for_a_port_holds_no_descriptor_longer_than_it_takes(port: 
             answers.append(stands)
             conditions.changed()
 
-        before = _open_descriptors()
+        before = open_descriptors()
         surroundings.try_port("127.0.0.1", port, answer)
         assert answers == []
         assert await conditions.wait(lambda: answers == [False], timeout_s=5.0)
@@ -219,11 +220,7 @@ async def test_asking_for_a_port_holds_no_descriptor_longer_than_it_takes(port: 
         assert answers == [False, True]
         # An address for documentation: nobody is there who could answer, so it is asked until it is given up.
         surroundings.try_port("192.0.2.1", 9, answer).cancel()
-        await eventually(lambda: _open_descriptors() == before)
-
-
-def _open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+        await eventually(lambda: open_descriptors() == before)
 
 
 SCRIPTED: dict[str, tuple[Readiness, tuple[Any, ...]]] = {

@@ -26,6 +26,7 @@ from swactor_process._start import ChildPipes
 from swactor_process.guardian import Guardian
 from swactor_process.spawner import ChildListener
 from swactor_process.testing import Script, ScriptedSpawner
+from tests.descriptors import open_descriptors
 
 from .conftest import Node, Owned, Owner, eventually, sh
 
@@ -127,7 +128,7 @@ class Deaf:
 
 async def test_a_last_word_that_cannot_be_said_fails_the_actor_and_leaves_nothing_open(node: Node) -> None:
     await node.gone(await node.start(sh("exit 0")))  # with the first comes the guard
-    descriptors = _descriptors()
+    descriptors = open_descriptors()
     owned = Owned()
     deaf = cast("ActorRef[Any]", Deaf())
     monitor = await node.system.spawn(Monitor(owned, sh("exit 0"), node.spawner, (deaf,)))
@@ -137,7 +138,7 @@ async def test_a_last_word_that_cannot_be_said_fails_the_actor_and_leaves_nothin
     assert down.reason.kind is ExitKind.FAILED
     assert "stays within a node" in str(down.reason)
     await node.system.stop_actor(monitor)
-    await eventually(lambda: _descriptors() == descriptors)
+    await eventually(lambda: open_descriptors() == descriptors)
 
 
 class Impatient(ScriptedSpawner):
@@ -185,7 +186,7 @@ async def test_a_start_that_breaks_leaves_no_child_and_no_descriptor(
         part, name = breaks
         inner = Node(node.system, spawner)
         await inner.gone(await inner.start(sh("true", stdin=True)))
-        descriptors = _descriptors()
+        descriptors = open_descriptors()
         monkeypatch.setattr(
             part, name, _breaking(getattr(part, name), calls=2 if name == "PipeReader" else 1)
         )
@@ -194,12 +195,8 @@ async def test_a_start_that_breaks_leaves_no_child_and_no_descriptor(
             spawner.spawn(sh("exec sleep 60", stdin=True), cast("ChildListener", None))
 
         assert inner.own_children() == []
-        assert _descriptors() == descriptors
+        assert open_descriptors() == descriptors
         monkeypatch.undo()
-
-
-def _descriptors() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def _breaking(function: Callable[..., Any], *, calls: int) -> Callable[..., Any]:

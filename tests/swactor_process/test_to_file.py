@@ -25,6 +25,7 @@ from swactor_process import (
 )
 from swactor_process._rotating import RotatingFile, fitting_bytes
 from swactor_process.testing import Exit, Say, Script, ScriptedSpawner
+from tests.descriptors import open_descriptors
 
 from .conftest import Node, Owned, Owner, eventually, sh
 
@@ -96,13 +97,13 @@ async def test_a_file_that_cannot_be_opened_refuses_the_start(
 
 
 async def test_a_file_of_a_start_that_is_refused_is_closed(node: Node, tmp_path: Path) -> None:
-    before = _open_descriptors()
+    before = open_descriptors()
     policy = ToFile(str(tmp_path / "log"))
 
     owned = await node.start(ProcessSpec(program="no-such-program", label="x", stdout=policy))
 
     assert (await owned.failed()).role is SpawnRole.PROGRAM
-    assert _open_descriptors() == before
+    assert open_descriptors() == before
 
 
 async def test_a_file_that_cannot_be_written_loses_output_counted_and_nothing_else(
@@ -250,7 +251,3 @@ def test_a_file_that_is_its_own_predecessor_gives_up_the_name(tmp_path: Path) ->
 
 def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
-
-
-def _open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,6 +10,7 @@ from swactor import ActorSystem
 from swactor.abc import Loop
 from swactor.testing import Conditions
 from swactor_process._watches import Watches
+from tests.descriptors import open_descriptors
 
 
 class Pipe:
@@ -112,7 +112,7 @@ async def test_a_callback_that_raises_is_reported_and_costs_the_others_nothing()
 
 
 async def test_what_is_watched_when_it_is_closed_is_watched_to_the_end(pipes: Pipes) -> None:
-    before = _descriptors()
+    before = len(open_descriptors())
     pipes.watches.close()
     first, *rest = pipes.all
     first.write(b"x")
@@ -121,9 +121,9 @@ async def test_what_is_watched_when_it_is_closed_is_watched_to_the_end(pipes: Pi
 
     for pipe in rest:
         pipe.watch.cancel()
-    assert _descriptors() == before
+    assert len(open_descriptors()) == before
     first.watch.cancel()
-    assert _descriptors() == before - 1  # that of the watches themselves
+    assert len(open_descriptors()) == before - 1  # that of the watches themselves
 
 
 async def test_it_can_be_used_again_after_it_was_closed(pipes: Pipes) -> None:
@@ -136,7 +136,3 @@ async def test_it_can_be_used_again_after_it_was_closed(pipes: Pipes) -> None:
     await pipes.until(lambda: bool(again.read))
 
     again.close()
-
-
-def _descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.ledger import Loss, LossPlace
 from swactor_diag.delivery.spool import Spool
 from swactor_diag.schema.submission import Outgoing, RecordKind
+from tests.descriptors import no_more_descriptors
 
 
 def record(number: int, *, size: int = 10) -> Outgoing:
@@ -163,21 +163,11 @@ def test_what_lies_above_is_not_made_again_and_the_record_waits_in_memory(tmp_pa
     assert drained(spool) == [record(1)]
 
 
-@contextmanager
-def no_handles() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def test_without_a_free_handle_nothing_is_lost_and_later_all_is_on_the_disk(tmp_path: Path) -> None:
     boot = structs.replace(record(2), kind=RecordKind.BOOT, batch_id="b1-boot-000001")
     spool = DiskSpool(tmp_path)
     spool.put(record(1))
-    with no_handles():
+    with no_more_descriptors():
         spool.put(boot)
         spool.put(record(3))
         assert spool.peek() is None
@@ -192,7 +182,7 @@ def test_without_a_free_handle_the_second_record_cannot_be_seen_either(tmp_path:
     spool = DiskSpool(tmp_path)
     spool.put(record(1))
     spool.put(record(2))
-    with no_handles():
+    with no_more_descriptors():
         assert spool.peek(second=True) is None
     assert spool.peek(second=True) == record(2)
 
