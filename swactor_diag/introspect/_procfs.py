@@ -109,6 +109,17 @@ def measured(value: int, name: str, reasons: list[str]) -> int | UnsetType:
     return UNSET
 
 
+def memory_of(
+    stat: ProcStat, units: ProcUnits, reasons: list[str]
+) -> tuple[int | UnsetType, int | UnsetType]:
+    """Return resident and virtual bytes; absent, with the reason, when they cannot be seen through it."""
+    if stat.leader_ended:
+        reasons.append("leader_ended")
+        return UNSET, UNSET
+    rss_bytes = measured(stat.rss_pages * units.page_bytes, "rss", reasons)
+    return rss_bytes, measured(stat.vm_size_bytes, "vm_size", reasons)
+
+
 def whole_lines(text: str, path: str, reasons: list[str]) -> str:
     """Return ``text``; when it was cut, without the line that was cut in two, and with the reason."""
     if not isinstance(text, CutText):

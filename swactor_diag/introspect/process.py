@@ -17,6 +17,7 @@ from swactor_diag.introspect._procfs import (
     ProcStat,
     ProcUnits,
     measured,
+    memory_of,
     watch_process,
 )
 from swactor_diag.schema.blocks import ProcessBlock, PythonFacts
@@ -91,16 +92,9 @@ class ProcessIntrospector:
         """Return the current values."""
         reasons: list[str] = []
         stat, units = self._stat(reasons), self._units
-        descriptors: int | UnsetType = UNSET
-        rss_bytes: int | UnsetType = UNSET
-        vm_size_bytes: int | UnsetType = UNSET
-        if stat is not None and stat.leader_ended:
-            reasons.append("leader_ended")
-        else:
-            descriptors = self._descriptors(reasons)
-        if stat is not None and not stat.leader_ended:
-            rss_bytes = measured(stat.rss_pages * units.page_bytes, "rss", reasons)
-            vm_size_bytes = measured(stat.vm_size_bytes, "vm_size", reasons)
+        is_hidden = stat is not None and stat.leader_ended
+        descriptors = UNSET if is_hidden else self._descriptors(reasons)
+        rss_bytes, vm_size_bytes = (UNSET, UNSET) if stat is None else memory_of(stat, units, reasons)
         return ProcessBlock(
             pid=self._pid,
             rss_bytes=rss_bytes,

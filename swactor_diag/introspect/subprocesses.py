@@ -29,6 +29,7 @@ from swactor_diag.introspect._procfs import (
     ProcUnits,
     WatchedProcess,
     measured,
+    memory_of,
     watch_process,
 )
 from swactor_diag.schema.blocks import Subprocess, SubprocessBlock, SubprocessStatus
@@ -223,13 +224,8 @@ class SubprocessIntrospector:
         units = self._units
         reasons: list[str] = []
         descriptors: int | None = None
-        rss_bytes: int | UnsetType = UNSET
-        vm_size_bytes: int | UnsetType = UNSET
-        if stat.leader_ended:
-            reasons.append("leader_ended")
-        else:
-            rss_bytes = measured(stat.rss_pages * units.page_bytes, "rss", reasons)
-            vm_size_bytes = measured(stat.vm_size_bytes, "vm_size", reasons)
+        rss_bytes, vm_size_bytes = memory_of(stat, units, reasons)
+        if not stat.leader_ended:
             try:
                 descriptors = child.process.count_descriptors()
             except ProcReadError as error:
