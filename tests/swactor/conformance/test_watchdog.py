@@ -1,7 +1,9 @@
 """The watchdog: it says who held the event loop, and nothing about those who did not."""
 
+import gc
 import logging
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -19,6 +21,15 @@ HELD_S = 10.0
 """How long the loop is held at most: until the watchdog has found it, which a loaded machine may delay."""
 NEVER_S = 30.0
 """A bound that nothing here reaches, however slow the machine is."""
+
+
+@pytest.fixture(autouse=True)
+def no_collection() -> Iterator[None]:
+    """Have no garbage collected: that holds the loop too, and what follows without a turn is the same block."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class Found(logging.Handler):
