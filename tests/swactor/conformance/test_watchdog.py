@@ -25,7 +25,7 @@ NEVER_S = 30.0
 
 @pytest.fixture(autouse=True)
 def no_collection() -> Iterator[None]:
-    """Have no garbage collected: that holds the loop too, and what follows without a turn is the same block."""
+    """Collect no garbage: that holds the loop too, and what follows without a turn is the same block."""
     gc.collect()
     gc.disable()
     yield
