@@ -77,20 +77,24 @@ def living_members(group: int) -> tuple[int, ...]:
         return ()
     except PermissionError:
         pass  # there are some; they run as somebody else
-    return members_by_proc(group) if PROC.is_dir() else members_by_ps(group)
+    living = living_processes()
+    return (group,) if living is None else tuple(pid for pid, its_group in living if its_group == group)
 
 
-def members_by_proc(group: int) -> tuple[int, ...]:
-    """Return the living processes of ``group`` as ``/proc`` shows them."""
+def living_processes() -> list[tuple[int, int]] | None:
+    """Return each process that is not dead, in ascending order, and its group; None when nothing tells."""
+    return living_by_proc() if PROC.is_dir() else living_by_ps()
+
+
+def living_by_proc() -> list[tuple[int, int]]:
+    """Return the living processes as ``/proc`` shows them. Some 20 microseconds for each there is."""
     pids = sorted(int(entry.name) for entry in PROC.parent.iterdir() if entry.name.isdigit())
     stats = ((pid, read_stat(pid)) for pid in pids)
-    return tuple(
-        pid for pid, stat in stats if stat is not None and stat.group == group and stat.state not in DEAD
-    )
+    return [(pid, stat.group) for pid, stat in stats if stat is not None and stat.state not in DEAD]
 
 
-def members_by_ps(group: int) -> tuple[int, ...]:
-    """Return the living processes of ``group`` as ``ps`` shows them; its own number when it shows nothing.
+def living_by_ps() -> list[tuple[int, int]] | None:
+    """Return the living processes as ``ps`` shows them; None when it shows nothing.
 
     Blocks for some 10 ms.
     """
@@ -99,15 +103,9 @@ def members_by_ps(group: int) -> tuple[int, ...]:
     try:
         text = subprocess.run(PS, capture_output=True, check=True, timeout=PS_TIMEOUT_S).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError):
-        return (group,)
+        return None
     rows = [words for words in map(bytes.split, text.splitlines()) if len(words) == 3]
-    return tuple(
-        sorted(
-            int(pid)
-            for pid, its_group, state in rows
-            if int(its_group) == group and chr(state[0]) not in DEAD
-        )
-    )
+    return sorted((int(pid), int(group)) for pid, group, state in rows if chr(state[0]) not in DEAD)
 
 
 def format_record(group: int, start_time: int | None) -> bytes:
@@ -134,17 +132,30 @@ def is_same_group(group: int, start_time: int | None) -> bool:
 
 
 def kill_groups(groups: dict[int, int | None]) -> None:
-    """Kill what is left of ``groups``."""
+    """Kill what is left of ``groups``: all at once, before it is looked at what they hold.
+
+    One look serves all of them: on a machine with thousands of processes it takes a tenth of a second.
+    """
+    left = set(groups)
     for _ in range(KILL_ROUNDS):
-        left = [
-            group for group, start in groups.items() if is_same_group(group, start) and living_members(group)
-        ]
-        for group in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
+        left = {group for group in left if is_same_group(group, groups[group]) and kill_group(group)}
         if not left:
             return
         time.sleep(KILL_PAUSE_S)
+        living = living_processes()
+        if living is not None:
+            left &= {group for _, group in living}
+
+
+def kill_group(group: int) -> bool:
+    """Kill the processes of ``group``; return whether there are any, dead ones among them."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # there are some; they run as somebody else
+    return True
 
 
 def wait_for_the_end_of(node_pid: int, descriptor: int) -> None:

@@ -258,9 +258,9 @@ async def test_fc_001_the_exit_is_seen_while_the_stream_is_paused_and_a_grandchi
     """What is read after the exit is bounded, in time and in memory; what is beyond is counted."""
     script = f"yes {'x' * 500} & sleep 0.1; exit 3"
     # On a busy machine it takes a while to write more than the 4 MiB that may wait then.
-    slow = await bench.start(sh(script, stdout=PAUSING, backlog_bytes=10_000, linger_s=1.0))
+    slow = await bench.start(sh(script, stdout=PAUSING, backlog_bytes=10_000, linger_s=3.0))
 
-    seen = await bench.exit_seen(timeout_s=6.0)
+    seen = await bench.exit_seen(timeout_s=10.0)
 
     assert (seen.exit_code, seen.eof_reached) == (3, False)
     assert seen.dropped_lines > 0

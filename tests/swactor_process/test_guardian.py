@@ -3,18 +3,20 @@
 import os
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from swactor_process import Null, ProcessOutput, Stop, guardian
+from swactor_process import Null, ProcessOutput, Stop, _guardian_program, guardian
 from swactor_process._guardian_program import (
     RECORD_BYTES,
     format_record,
     is_same_group,
     kill_groups,
+    living_by_proc,
+    living_by_ps,
     living_members,
-    members_by_ps,
     parse_records,
     parse_stat,
     read_stat,
@@ -206,6 +208,29 @@ async def test_a_group_number_that_was_given_to_somebody_else_is_left_alone(node
     assert is_same_group(started.pid, started.start_time)
 
 
+async def test_all_groups_are_killed_before_it_is_looked_what_is_left_of_them(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look takes long where there are thousands of processes; and one look serves for all groups."""
+    owned = [await node.start(sh("sleep 30 & sleep 30", guarded=False)) for _ in range(3)]
+    groups = {started.pid: started.start_time for started in [await one.started() for one in owned]}
+    died: list[bool] = []
+
+    def look() -> list[tuple[int, int]]:
+        deadline_s = time.monotonic() + 5.0  # a process that was killed is gone soon, not at once
+        while any(map(is_alive, groups)) and time.monotonic() < deadline_s:
+            pass
+        died.append(not any(map(is_alive, groups)))
+        return living_by_proc()
+
+    monkeypatch.setattr(_guardian_program, "living_processes", look)
+
+    kill_groups(groups)
+
+    assert died == [True]
+    assert [(await one.exited()).signal for one in owned] == [signal.SIGKILL] * 3
+
+
 async def test_ps_shows_the_same_members_of_a_group_as_the_kernel(node: Node) -> None:
     """For systems without ``/proc``. One of the three is dead, and not reaped by its parent."""
     owned = await node.start(sh("sleep 30 & sleep 0 & echo $!; exec sleep 30"))
@@ -213,12 +238,12 @@ async def test_ps_shows_the_same_members_of_a_group_as_the_kernel(node: Node) ->
     await eventually(lambda: not is_alive(int(owned.lines()[0])))
     group = (await owned.started()).pid
 
-    members = members_by_ps(group)
+    members = [pid for pid, its_group in living_by_ps() or () if its_group == group]
 
-    assert members == living_members(group)
+    assert tuple(members) == living_members(group)
     assert (len(members), members[0]) == (2, group)
     await owned.process.ask(Stop())
-    assert members_by_ps(group) == ()
+    assert group not in {its_group for _, its_group in living_by_ps() or ()}
 
 
 def test_a_process_may_call_itself_anything() -> None:
