@@ -1,11 +1,12 @@
 """A sink that posts to a collector over HTTP, by httpx, which works on asyncio, uvloop and trio alike.
 
-Owns: paths, headers, what each status means. Not here: compression (``packing``), repeating (``shipper``),
-the other side (``collector.routes``).
+Owns: paths, headers, what each status means. Not here: connections (``connect``), compression (``packing``),
+repeating (``shipper``), the other side (``collector.routes``).
 """
 
 import re
 import ssl
+from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -16,7 +17,8 @@ import httpx
 import msgspec
 
 from swactor import SystemClock
-from swactor.abc import Clock
+from swactor.abc import Clock, Loop
+from swactor_diag.delivery.connect import NETWORK_ERRORS, ResolvingTransport
 from swactor_diag.delivery.packing import Packer
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
@@ -24,6 +26,8 @@ from swactor_diag.delivery.sink import (
     SinkMisconfiguredError,
     SinkUnavailableError,
 )
+from swactor_diag.introspect import Resolver
+from swactor_diag.introspect.sockets import ThreadResolver
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind, SubmitAnswer
 
 POST_TIMEOUT_S = 10.0
@@ -51,6 +55,7 @@ class HttpSink:
         clock: Clock | None = None,
         token: str | None = None,
         timeout_s: float = POST_TIMEOUT_S,
+        resolver: Callable[[Loop], Resolver] = ThreadResolver,
     ) -> None:
         """Take note of where to post to.
 
@@ -59,6 +64,7 @@ class HttpSink:
             clock: stamps the moment of sending; the machine's own by default.
             token: that the collector wants to see.
             timeout_s: for one post, compression to answer; a finalize has `FINALIZE_TIMEOUT_S`.
+            resolver: looks the collector's name up, for each connection again.
 
         Raises:
             SinkAddressError: ``url`` is no HTTP address.
@@ -69,6 +75,7 @@ class HttpSink:
         self._clock = clock or SystemClock()
         self._token = token
         self._timeout_s = timeout_s
+        self._make_resolver = resolver
         self._packer = Packer()
         self._client: httpx.AsyncClient | None = None
 
@@ -80,7 +87,7 @@ class HttpSink:
                 return await self._post(record)
         except TimeoutError as error:
             raise SinkUnavailableError(f"no answer within {limit_s:g} s") from error
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, *NETWORK_ERRORS) as error:
             raise SinkUnavailableError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
@@ -115,16 +122,17 @@ class HttpSink:
             self._client = httpx.AsyncClient(
                 headers=headers,
                 timeout=None,  # noqa: S113 - every post has a limit of its own, for all of it
-                limits=httpx.Limits(keepalive_expiry=CONNECTION_KEPT_S),
+                transport=ResolvingTransport(
+                    self._make_resolver, certificates=self._certificates(), kept_s=CONNECTION_KEPT_S
+                ),
                 trust_env=False,
-                verify=self._certificates(),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # keeps none: they pile up
             )
         return self._client
 
-    def _certificates(self) -> ssl.SSLContext | bool:
+    def _certificates(self) -> ssl.SSLContext | None:
         """The system's certificates; for plain http none, as loading them holds up the event loop."""
-        return ssl.create_default_context() if self._url.startswith("https:") else False
+        return ssl.create_default_context() if self._url.startswith("https:") else None
 
 
 def _can_be_posted_to(url: str) -> bool:

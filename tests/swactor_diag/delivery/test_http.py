@@ -17,6 +17,7 @@ from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
 from swactor import SystemClock
+from swactor.abc import Cancellable, Loop
 from swactor_diag.delivery.http import HttpSink
 from swactor_diag.delivery.sink import (
     RecordRefusedError,
@@ -25,6 +26,7 @@ from swactor_diag.delivery.sink import (
     SinkMisconfiguredError,
     SinkUnavailableError,
 )
+from swactor_diag.introspect import Resolved
 from swactor_diag.schema.submission import Outgoing, RecordKind
 
 if sys.version_info >= (3, 14):
@@ -251,6 +253,59 @@ async def test_cookies_are_not_kept(post: HttpSink, server: Server) -> None:
 async def test_nobody_listens(unused_port: Callable[[], int]) -> None:
     sink = HttpSink(f"http://127.0.0.1:{unused_port()}", clock=SystemClock())
     with pytest.raises(SinkUnavailableError):
+        await sink.post(record())
+    await sink.close()
+
+
+class Addresses:
+    """A resolver that has the same answer for every name."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.resolved = Resolved(addresses, error="" if addresses else "no such name")
+        self.asked: list[str] = []
+
+    def __call__(self, loop: Loop) -> "Addresses":
+        self.loop = loop
+        return self
+
+    def resolve(self, host: str, done: Callable[[Resolved], None]) -> Cancellable:
+        self.asked.append(host)
+        return self.loop.call_later(0, lambda: done(self.resolved))
+
+    def nameservers(self) -> tuple[str, ...]:
+        return ()
+
+
+async def test_each_address_of_a_name_is_tried(server: Server) -> None:
+    resolver = Addresses("127.0.0.2", "127.0.0.1")
+    sink = HttpSink(server.url.replace("127.0.0.1", "collector.test"), resolver=resolver)
+    for _ in range(2):
+        await sink.post(record())
+    await sink.close()
+    assert resolver.asked == ["collector.test"], "once a connection"
+    assert server.requests[0][1]["host"] == server.url.removeprefix("http://").replace(
+        "127.0.0.1", "collector.test"
+    )
+
+
+async def test_an_address_that_is_silent_does_not_hold_up_the_next(server: Server) -> None:
+    port = int(server.url.rpartition(":")[2])
+    with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
+        silent.bind(("127.0.0.2", port))
+        silent.listen(0)
+        for one in (first, second):  # its queue is full now, and it accepts nobody
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.2", port))
+        sink = HttpSink(f"http://collector.test:{port}", resolver=Addresses("127.0.0.2", "127.0.0.1"))
+        with anyio.fail_after(5):
+            await sink.post(record())
+        await sink.close()
+    assert len(server.requests) == 1
+
+
+async def test_a_name_without_address_is_worth_another_try() -> None:
+    sink = HttpSink("http://collector.test", resolver=Addresses())
+    with pytest.raises(SinkUnavailableError, match=r"collector\.test: no such name"):
         await sink.post(record())
     await sink.close()
 
