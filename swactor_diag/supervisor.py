@@ -31,7 +31,8 @@ from swactor import (
 from swactor.abc import Clock
 from swactor.cluster.transport import Transport
 from swactor_diag.delivery.batches import BatchMaker
-from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipperFigures, ShipSnapshot
+from swactor_diag.delivery.figures import ShipperFigures
+from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipSnapshot
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import identity_from_env, new_boot_id

@@ -15,7 +15,7 @@ covers, and is written before their files are removed. Boot records are no part 
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from msgspec import structs
@@ -108,58 +108,35 @@ class DiskSpool:
         self._entries.append(entry)
         self._bytes += len(data)
 
-    def peek(self, *, second: bool = False) -> Outgoing | None:
+    def peek(self, *, passing: Collection[str] = ()) -> Outgoing | None:
         """See `Spool`. Damaged files are passed over, counted, and kept beside the spool."""
         try:
-            if second:
-                return self._peek_at(1)
-            while self._entries:
-                record = self._peek_at(0)
+            while (place := self._place(lambda entry: entry.batch_id not in passing)) is not None:
+                entry = self._entries[place]
+                record = self._held.get(entry) or self._decoded(entry)
                 if record is not None:
+                    self._peeked = entry
                     return record
-                self._give_up_oldest(LossPlace.DAMAGED, name=f"damaged-{self._entries[0].name}")
+                self._give_up(place, LossPlace.DAMAGED, name=f"damaged-{entry.name}")
         except OSError:
             pass  # not now
         return None
 
-    def _peek_at(self, place: int) -> Outgoing | None:
-        """Return the record at ``place`` in the row, None when it is damaged or nothing is there.
-
-        Raises:
-            OSError: it cannot be read now.
-        """
-        if len(self._entries) <= place:
-            return None
-        entry = self._entries[place]
-        record = self._held.get(entry) or decode_record(_read(self._directory / entry.name) or b"", entry)
-        if record is not None:
-            self._peeked = entry
-        return record
-
-    def put_last(self, batch_id: str) -> None:
-        """See `Spool`. The file gets a number of its own: they go up from the first to the last."""
-        if not self._entries or self._entries[0].batch_id != batch_id:
-            return
-        first = self._entries[0]
-        last = structs.replace(first, number=self._number)
-        try:
-            (self._directory / first.name).replace(self._directory / last.name)
-        except OSError:
-            return  # it stays the first: whatever is wrong with the disk, the record is still there
-        self._number += 1
-        self._entries.popleft()
-        self._entries.append(last)
+    def _decoded(self, entry: Entry) -> Outgoing | None:
+        return decode_record(_read(self._directory / entry.name) or b"", entry)
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
-        if self._settle_peeked(batch_id):
-            _remove(self._directory / self._forget(0).name)
+        place = self._settle_peeked(batch_id)
+        if place is not None:
+            _remove(self._directory / self._forget(place).name)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:
         """See `Spool`: the file lies in ``set-aside`` below the directory, the reason beside it."""
         name = f"{record.batch_id}.bin"
-        if self._settle_peeked(record.batch_id):
-            self._give_up_oldest(LossPlace.REFUSED, name=name)
+        place = self._settle_peeked(record.batch_id)
+        if place is not None:
+            self._give_up(place, LossPlace.REFUSED, name=name)
         else:
             self._ledger.count_record(LossPlace.REFUSED, record)
             self._save_ledger()
@@ -176,16 +153,19 @@ class DiskSpool:
         if self._on_close is not None:
             self._on_close()
 
-    def _settle_peeked(self, batch_id: str) -> bool:
-        """Return whether the record that was peeked is still there; take it back if it was dropped."""
+    def _settle_peeked(self, batch_id: str) -> int | None:
+        """Return where the record is that was peeked; None, and its loss taken back, if it was dropped."""
         peeked, self._peeked = self._peeked, None
         if peeked is None or peeked.batch_id != batch_id:
-            return False
-        if self._entries and self._entries[0] is peeked:
-            return True
-        self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
-        self._save_ledger()
-        return False
+            return None
+        place = self._place(lambda entry: entry is peeked)
+        if place is None:
+            self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
+            self._save_ledger()
+        return place
+
+    def _place(self, fits: Callable[[Entry], bool]) -> int | None:
+        return next((place for place, entry in enumerate(self._entries) if fits(entry)), None)
 
     # -- losses ---------------------------------------------------------------------------------------------
 
@@ -212,14 +192,35 @@ class DiskSpool:
         if not self._ledger_saved:
             self._save_ledger()  # there was no room for it; now there may be
 
-    def _give_up_oldest(self, where: LossPlace, *, name: str) -> None:
-        """Count the oldest record as lost, then keep its file for people."""
-        entry = self._forget(0)
+    def _give_up(self, place: int, where: LossPlace, *, name: str) -> None:
+        """Count a record as lost, then keep its file for people.
+
+        The ledger covers all files up to a number, so what is older goes behind the others before.
+        """
+        while place and self._put_first_last():
+            place -= 1
+        entry = self._forget(place)
         path = self._directory / entry.name
-        self._gone_through = max(self._gone_through, entry.number)
+        if not place:
+            self._gone_through = max(self._gone_through, entry.number)
         self._count([entry], where)
         self._keep_aside(lambda folder: path.replace(folder / name))
         _remove(path)
+
+    def _put_first_last(self) -> bool:
+        first = self._entries[0]
+        last = structs.replace(first, number=self._number)
+        if first in self._held:
+            self._held[last] = self._held.pop(first)
+        else:
+            try:
+                (self._directory / first.name).replace(self._directory / last.name)
+            except OSError:
+                return False  # it stays the first: whatever is wrong with the disk, the record is still there
+        self._number += 1
+        self._entries.rotate(-1)
+        self._entries[-1] = last
+        return True
 
     def _count(self, entries: list[Entry], where: LossPlace) -> None:
         for entry in entries:

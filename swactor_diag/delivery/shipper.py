@@ -3,30 +3,30 @@
 Owns: the order (boot record first), the pace (a batch a second, or as soon as the recorder says that one is
 due; a snapshot at once), one post at a time, what a failure means, and the last flush. While the sink fails,
 records go straight to the spool, so a kill costs at most what one batch interval gathered; afterwards fresh
-and spooled records take turns. A record that alone fails goes behind the others.
-Not here: bytes (``batches``), files (``spool``), the wait after a failure (``retry``), HTTP (``http``).
+and spooled records take turns.
+Not here: bytes (``batches``), files (``spool``), the wait after a failure (``retry``), who is at fault for it
+(``suspicion``), HTTP (``http``).
 
 A post runs in a task of its own; the actor only ever handles messages, so nobody waits for the network.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-from msgspec import UNSET
 
 from swactor import Actor, Context, ExitReason, Reply, Request
 from swactor.abc import Cancellable, Waiter
 from swactor_diag.delivery.batches import BatchMaker
-from swactor_diag.delivery.ledger import Loss, LossPlace
+from swactor_diag.delivery.figures import ShipperFigures, delivery_block
 from swactor_diag.delivery.retry import retry_delay_ms, slow_delay_ms
 from swactor_diag.delivery.sink import RecordRefusedError, Sink, SinkMisconfiguredError, SinkUnavailableError
 from swactor_diag.delivery.spool import Spool
+from swactor_diag.delivery.suspicion import Suspicion
 from swactor_diag.introspect import Observe, Observed
 from swactor_diag.recorder import EVENTS_WAITING_MAX, Recorder
-from swactor_diag.schema.blocks import DeliveryBlock, DropCount, IntrospectionOutcome, IntrospectorEntry
+from swactor_diag.schema.blocks import IntrospectionOutcome, IntrospectorEntry
 from swactor_diag.schema.events import CLOCK_SAMPLE, Custom, Error
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
 
@@ -37,9 +37,6 @@ DELIVERY: Final = "delivery"
 
 WAITING_BYTES_MAX = 8 * 1024 * 1024
 """Bodies that may wait in memory while the sink is slow; the oldest go to the spool beyond it."""
-
-TRIES_IN_A_ROW = 3
-"""Of the oldest record, before the next one shows whether the sink fails or that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,11 @@ class _Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class _Release:
+    """Time to try one of the records again that alone failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Settled:
     """The post in progress has ended."""
 
@@ -83,16 +85,7 @@ class _Outcome:
     ended_ms: int
 
 
-ShipperMessage = ShipSnapshot | FinalizeRun | Observe | _Cut | _Retry | _Settled
-
-
-@dataclass(slots=True)
-class ShipperFigures:
-    """What the shippers of one boot did; outlives a restart of the actor."""
-
-    sent: int = 0
-    attempts_failed: int = 0
-    last_failure: str | None = None
+ShipperMessage = ShipSnapshot | FinalizeRun | Observe | _Cut | _Retry | _Release | _Settled
 
 
 class Shipper(Actor[ShipperMessage]):
@@ -123,8 +116,8 @@ class Shipper(Actor[ShipperMessage]):
         self._failures = 0
         self._in_flight: Outgoing | None = None
         self._from_spool = True  # as if: the boot record goes before what an earlier boot left in the spool
-        self._stuck = ""  # batch id of the oldest record, once it has failed, and how often in a row
-        self._stuck_tries = 0
+        self._suspicion = Suspicion()
+        self._release_waits = False
         self._task: Cancellable | None = None
         self._outcome: _Outcome | None = None
         self._stopping = False
@@ -156,6 +149,11 @@ class Shipper(Actor[ShipperMessage]):
                 self._cut()
             case _Retry():
                 self._pump(ctx, after_wait=True)
+            case _Release():
+                self._release_waits = False
+                if not self._failures:  # else nothing shows who is at fault
+                    self._suspicion.release()
+                self._release_later(ctx)
             case _Settled():
                 self._settle(ctx)
         self._pump(ctx)
@@ -232,9 +230,9 @@ class Shipper(Actor[ShipperMessage]):
 
     def _choose(self) -> Outgoing | None:
         """The next record: fresh and spooled ones take turns, so that neither starves."""
-        spooled = self._spool.peek(second=True) if self._stuck_tries >= TRIES_IN_A_ROW else None
-        if spooled is None and (self._failures or not self._from_spool or not self._fresh):
-            spooled = self._spool.peek()
+        spooled = None
+        if self._failures or not self._from_spool or not self._fresh:
+            spooled = self._suspicion.choose(self._spool)
         self._from_spool = spooled is not None
         if spooled is not None:
             return spooled
@@ -269,7 +267,7 @@ class Shipper(Actor[ShipperMessage]):
 
     def _stored(self, ctx: Context[ShipperMessage], outcome: _Outcome, answer: Answer) -> None:
         record = outcome.record
-        self._unstick(record)
+        self._works(record)
         self._figures.sent += 1
         if self._from_spool:
             self._spool.pop(record.batch_id)
@@ -280,28 +278,25 @@ class Shipper(Actor[ShipperMessage]):
         if answer.snapshot_now and not self._stopping:
             self._request_snapshot()
 
-    def _unstick(self, settled: Outgoing) -> None:
-        """The sink works. What failed until now, and not ``settled``, may have been at fault: it can wait."""
-        if self._stuck_tries >= TRIES_IN_A_ROW and settled.batch_id != self._stuck:
-            self._spool.put_last(self._stuck)
-        self._failures = self._stuck_tries = 0
+    def _works(self, settled: Outgoing) -> None:
+        self._suspicion.works(settled.batch_id)
+        self._failures = 0
 
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
-        self._unstick(record)  # it is there, and said what it thinks of this one
+        self._works(record)  # it is there, and said what it thinks of this one
         self._spool.set_aside(record, str(error))
         self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
         self._answer_finalize(record, None)
 
     def _failed(self, ctx: Context[ShipperMessage], record: Outgoing, error: Exception) -> None:
-        self._failures += 1
         self._figures.attempts_failed += 1
         self._figures.last_failure = f"{type(error).__name__}: {error}"[:200]
-        overtook = self._stuck_tries >= TRIES_IN_A_ROW and record.batch_id != self._stuck
-        if overtook or record.kind is RecordKind.BOOT:  # the sink is at fault; who a node is goes first
-            self._stuck_tries = 0
-        else:
-            self._stuck_tries = 1 + (self._stuck_tries if record.batch_id == self._stuck else 0)
-            self._stuck = record.batch_id
+        if record.kind is RecordKind.BOOT:  # who a node is goes first: it is not passed over
+            self._suspicion.sink_failed()
+        elif self._suspicion.failed(record.batch_id):
+            self._release_later(ctx)
+            return
+        self._failures += 1
         if not self._from_spool:
             self._spool.put(record)
         self._spool_fresh()
@@ -310,6 +305,11 @@ class Shipper(Actor[ShipperMessage]):
         self._finalizing.clear()
         if not self._stopping:
             ctx.send_after(self._wait_ms(ctx, error) / 1000, _Retry())
+
+    def _release_later(self, ctx: Context[ShipperMessage]) -> None:
+        if self._suspicion.any_stuck and not self._release_waits:
+            self._release_waits = True
+            ctx.send_after(slow_delay_ms(ctx.random) / 1000, _Release())
 
     def _wait_ms(self, ctx: Context[ShipperMessage], error: Exception) -> int:
         if isinstance(error, SinkMisconfiguredError):
@@ -322,11 +322,10 @@ class Shipper(Actor[ShipperMessage]):
 
     async def _flush(self, ctx: Context[ShipperMessage], deadline_ns: int) -> None:
         """Post one record after the other until there is none, one fails, or the time is up."""
-        failed_before = self._figures.attempts_failed
-        if self._failures and self._in_flight is None:
-            self._pump(ctx, after_wait=True)  # one last try: the sink may be back
-        while self._figures.attempts_failed == failed_before:
-            self._pump(ctx)
+        last_try = True  # even if a wait is on: the sink may be back
+        while True:
+            self._pump(ctx, after_wait=last_try)
+            last_try = False
             left_s = (deadline_ns - ctx.clock.monotonic_ns()) / 1e9
             if self._in_flight is None or left_s <= 0:
                 return
@@ -344,44 +343,21 @@ class Shipper(Actor[ShipperMessage]):
         timer.cancel()
 
     def _answer(self, message: Observe) -> None:
-        spool = self._spool.figures()
-        block = DeliveryBlock(
-            events_made=self._recorder.seq,
-            events_waiting=self._recorder.waiting,
-            records_made=self._batches.records_made,
-            records_sent=self._figures.sent,
-            records_waiting=len(self._fresh) + (self._in_flight is not None and not self._from_spool),
-            records_spooled=spool.records,
-            spooled_bytes=spool.bytes,
-            records_set_aside=spool.lost(LossPlace.REFUSED, LossPlace.DAMAGED),
-            attempts_failed=self._figures.attempts_failed,
-            last_failure=self._figures.last_failure or UNSET,
-            drops=(*self._recorder_drops(), *map(_spool_drop, spool.losses)),
+        block = delivery_block(
+            self._figures,
+            recorder=self._recorder,
+            batches=self._batches,
+            spool=self._spool.figures(),
+            waiting=len(self._fresh) + (self._in_flight is not None and not self._from_spool),
         )
         entry = IntrospectorEntry(name=DELIVERY, outcome=IntrospectionOutcome.OK, duration_us=0)
         message.reply_to.tell(Observed(message.round, entry, block))
-
-    def _recorder_drops(self) -> Iterator[DropCount]:
-        for what, count in sorted(self._recorder.dropped.items()):
-            yield DropCount(
-                where="recorder", what=what, count=count, events=count, boot_id=self._batches.boot_id
-            )
 
     def _report_once(self, ctx: Context[ShipperMessage], text: str, cause: str) -> None:
         if cause not in self._reported:
             self._reported.add(cause)
             log.warning("%s", text)
             ctx.emit(Error(component="delivery", message=text))
-
-
-def _spool_drop(loss: Loss) -> DropCount:
-    return DropCount(
-        where=loss.where.value,
-        what=loss.what.value,
-        count=loss.records,
-        events=loss.events if loss.what is RecordKind.EVENTS else UNSET,
-        boot_id=loss.boot_id,
-    )
 
 
 def _clock_sample(answer: Answer, *, node_recv_ms: int) -> Custom:

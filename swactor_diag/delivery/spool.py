@@ -5,7 +5,7 @@ counted by (``ledger``), when something is spooled or sent again (``shipper``).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,12 +41,8 @@ class Spool(Protocol):
         """Append ``record``; drop the oldest ones, counted, when there is no room."""
         ...
 
-    def peek(self, *, second: bool = False) -> Outgoing | None:
-        """Return the oldest record, or the second oldest, or None."""
-        ...
-
-    def put_last(self, batch_id: str) -> None:
-        """Move the oldest record behind the others, if it is the one with that id."""
+    def peek(self, *, passing: Collection[str] = ()) -> Outgoing | None:
+        """Return the oldest record whose batch id is not in ``passing``, or None."""
         ...
 
     def pop(self, batch_id: str) -> None:
@@ -54,7 +50,7 @@ class Spool(Protocol):
         ...
 
     def set_aside(self, record: Outgoing, reason: str) -> None:
-        """Keep a record that can never be sent, for people; it counts as lost, and is the oldest no more."""
+        """Keep a record that can never be sent, for people; it counts as lost, and is not peeked again."""
         ...
 
     def figures(self) -> SpoolFigures:
@@ -88,25 +84,21 @@ class MemorySpool:
             gone = first_to_go(one.kind for one in self._records)
             self._ledger.count_record(LossPlace.SPOOL, self._remove(gone))
 
-    def peek(self, *, second: bool = False) -> Outgoing | None:
+    def peek(self, *, passing: Collection[str] = ()) -> Outgoing | None:
         """See `Spool`."""
-        self._peeked = self._records[second] if len(self._records) > second else None
+        self._peeked = next((one for one in self._records if one.batch_id not in passing), None)
         return self._peeked
-
-    def put_last(self, batch_id: str) -> None:
-        """See `Spool`."""
-        if self._records and self._records[0].batch_id == batch_id:
-            self._records.rotate(-1)
 
     def pop(self, batch_id: str) -> None:
         """See `Spool`."""
         peeked, self._peeked = self._peeked, None
         if peeked is None or peeked.batch_id != batch_id:
             return
-        if self._records and self._records[0] is peeked:
-            self._remove(0)
-        else:
-            self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
+        for place, record in enumerate(self._records):
+            if record is peeked:
+                self._remove(place)
+                return
+        self._ledger.uncount(LossPlace.SPOOL, batch_id=batch_id, kind=peeked.kind, events=peeked.events)
 
     def set_aside(self, record: Outgoing, reason: str) -> None:  # noqa: ARG002 - the protocol's
         """See `Spool`. Nobody could look into this memory later, so only the count stays."""

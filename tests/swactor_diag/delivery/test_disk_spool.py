@@ -171,7 +171,7 @@ def test_without_a_free_handle_nothing_is_lost_and_later_all_is_on_the_disk(tmp_
         spool.put(boot)
         spool.put(record(3))
         assert spool.peek() is None
-        assert spool.peek(second=True) == boot  # which waits in memory
+        assert spool.peek(passing=[record(1).batch_id]) == boot  # which waits in memory
         assert spool.figures().records == 3
     spool.put(record(4))
     assert spool.figures().losses == ()
@@ -183,8 +183,8 @@ def test_without_a_free_handle_the_second_record_cannot_be_seen_either(tmp_path:
     spool.put(record(1))
     spool.put(record(2))
     with no_more_descriptors():
-        assert spool.peek(second=True) is None
-    assert spool.peek(second=True) == record(2)
+        assert spool.peek(passing=[record(1).batch_id]) is None
+    assert spool.peek(passing=[record(1).batch_id]) == record(2)
 
 
 def test_what_waits_in_memory_is_bounded_and_the_boot_record_stays(tmp_path: Path) -> None:
@@ -341,6 +341,38 @@ def test_fc056_whenever_the_process_is_killed_a_refused_record_is_held_or_counte
         found = DiskSpool(image)
         assert len(drained(found)) + found.figures().lost(LossPlace.REFUSED) == accounted, image
     assert len(list((tmp_path / "spool" / "set-aside").glob("*.bin"))) == 3
+
+
+def test_whenever_the_process_is_killed_a_refused_record_behind_others_costs_none_of_them(
+    tmp_path: Path,
+) -> None:
+    killed = Killed(tmp_path / "spool", tmp_path / "images")
+    spool = DiskSpool(tmp_path / "spool")
+    passing = [record(number).batch_id for number in (1, 2)]
+    for number in range(1, 6):
+        spool.put(record(number))
+    killed.put = 5
+    with killed.watching():
+        while (refused := spool.peek(passing=passing)) is not None:
+            spool.set_aside(refused, "400: not like this")
+    assert len(killed.expected) > 5
+    for image, accounted in killed.expected.items():
+        found = DiskSpool(image)
+        held = drained(found)
+        assert {one.batch_id for one in held} >= set(passing), image
+        assert len(held) + found.figures().lost(LossPlace.REFUSED) == accounted, image
+    assert drained(DiskSpool(tmp_path / "spool")) == [record(1), record(2)]
+
+
+def test_a_damaged_file_behind_a_record_that_waits_costs_only_itself(tmp_path: Path) -> None:
+    spool = DiskSpool(tmp_path)
+    for number in range(1, 4):
+        spool.put(record(number))
+    (damaged,) = tmp_path.glob("*-b1-events-000002+*.bin")
+    damaged.write_bytes(b"")
+    assert spool.peek(passing=[record(1).batch_id]) == record(3)
+    assert spool.figures().lost(LossPlace.DAMAGED) == 1
+    assert drained(DiskSpool(tmp_path)) == [record(3), record(1)]
 
 
 def test_what_was_dropped_is_still_known_after_a_restart(tmp_path: Path) -> None:

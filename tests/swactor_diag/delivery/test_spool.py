@@ -53,18 +53,19 @@ def test_records_come_back_in_order_and_whole(make_spool: MakeSpool) -> None:
     assert spool.figures().records == spool.figures().bytes == 0
 
 
-def test_the_oldest_record_can_go_behind_the_others(make_spool: MakeSpool) -> None:
+def test_records_can_be_passed_over_and_keep_their_place(make_spool: MakeSpool) -> None:
     spool = make_spool()
-    for number in range(1, 4):
+    for number in range(1, 6):
         spool.put(record(number))
-    assert spool.peek(second=True) == record(2)
-    spool.put_last("b1-events-000002")  # is not the oldest
-    spool.put_last("b1-events-000001")
-    spool.pop("b1-events-000002")
-    spool.put(record(4))
-    assert [one.batch_id[-1] for one in drained(spool)] == ["3", "1", "4"]
-    assert spool.figures().losses == ()
-    assert spool.peek(second=True) is None
+    passing = [record(1).batch_id, record(2).batch_id, record(4).batch_id]
+    assert spool.peek(passing=passing) == record(3)
+    spool.pop(record(3).batch_id)
+    refused = spool.peek(passing=passing)
+    assert refused == record(5)
+    spool.set_aside(refused, "400: not like this")
+    assert spool.peek(passing=passing) is None
+    assert drained(spool) == [record(1), record(2), record(4)]
+    assert [loss.where for loss in spool.figures().losses] == [LossPlace.REFUSED]
 
 
 def test_a_full_spool_drops_the_oldest_and_counts_by_kind(make_spool: MakeSpool) -> None:
