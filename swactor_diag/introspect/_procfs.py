@@ -1,11 +1,11 @@
 """The kernel's text files below ``/proc``: the seam, one process that is looked at again and again, ``stat``.
 
-Owns: `ProcRoot`, `WatchedProcess`, what "gone" and "denied" look like, the fields of a ``stat``.
+Owns: `ProcRoot`, `WatchedProcess`, what "gone", "denied" and "cut" look like, the fields of a ``stat``.
 Not here: the files of a real machine (``_linux_proc``, ``_psutil_proc``), what the values mean (each
 introspector). Only paths that were asked for are read, never all pids.
 """
 
-from collections.abc import Collection
+import enum
 from typing import Protocol, runtime_checkable
 
 from msgspec import UNSET, Struct, UnsetType
@@ -120,21 +120,49 @@ def memory_of(
     return rss_bytes, measured(stat.vm_size_bytes, "vm_size", reasons)
 
 
-def whole_lines(text: str, path: str, reasons: list[str]) -> str:
-    """Return ``text``; when it was cut, without the line that was cut in two, and with the reason."""
-    if not isinstance(text, CutText):
-        return text
-    reasons.append(_cut(path))
-    return text[: text.rfind("\n") + 1]
+class ReadOutcome(enum.Enum):
+    """What became of reading a file."""
+
+    WHOLE = enum.auto()
+    CUT = enum.auto()
+    """It is longer than is read."""
+    MISSING = enum.auto()
+    """There is none."""
+    DENIED = enum.auto()
+    """It is there, and was not given to us."""
 
 
-def was_cut(path: str, reasons: Collection[str]) -> bool:
-    """Whether `whole_lines` said so of ``path``: what comes after that nobody has counted."""
-    return _cut(path) in reasons
+class Table(Struct, frozen=True):
+    """A file of one row a line, as far as it could be read: whole lines only."""
+
+    outcome: ReadOutcome
+    text: str = ""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is something to look at, were it no row at all."""
+        return self.outcome in {ReadOutcome.WHOLE, ReadOutcome.CUT}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be rows that nobody has counted."""
+        return self.outcome in {ReadOutcome.CUT, ReadOutcome.DENIED}
 
 
-def _cut(path: str) -> str:
-    return f"{path}: cut at {FILE_BYTES_MAX // 1024} KiB"
+def read_table(proc: ProcRoot, path: str, reasons: list[str]) -> Table:
+    """Return what can be read of ``path``; what is not to be had goes into ``reasons``."""
+    try:
+        text = proc.read_text(path)
+    except ProcReadError as error:
+        reasons.append(str(error))
+        return Table(ReadOutcome.DENIED)
+    if text is None:
+        reasons.append(f"{path}: no such file")
+        return Table(ReadOutcome.MISSING)
+    if isinstance(text, CutText):
+        reasons.append(f"{path}: cut at {FILE_BYTES_MAX // 1024} KiB")
+        return Table(ReadOutcome.CUT, text[: text.rfind("\n") + 1])
+    return Table(ReadOutcome.WHOLE, text)
 
 
 class WatchedProcess(Protocol):

@@ -12,11 +12,12 @@ A file that is not there is absent with its reason; one bad row costs that row.
 import ipaddress
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec import UNSET, Struct, UnsetType
 
 from swactor.abc import Clock
-from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, was_cut, whole_lines
+from swactor_diag.introspect._procfs import ProcReadError, ProcRoot, read_table
 from swactor_diag.schema.network import Route, UdpSocket
 
 REFRESH_S = 30.0
@@ -74,20 +75,18 @@ class AddressingReader:
 
     def _read_now(self) -> Addressing:
         reasons: list[str] = []
+        table = partial(read_table, self._proc, reasons=reasons)
         routes = [
-            *parse_routes_v4(self._text("net/route", reasons)),
-            *parse_routes_v6(self._text("net/ipv6_route", reasons)),
+            *parse_routes_v4(table("net/route").text),
+            *parse_routes_v6(table("net/ipv6_route").text),
         ]
         addresses, strays = _attributed(
-            parse_local_addresses(self._text("net/fib_trie", reasons)),
-            parse_addresses_v6(self._text("net/if_inet6", reasons)),
+            parse_local_addresses(table("net/fib_trie").text),
+            parse_addresses_v6(table("net/if_inet6").text),
             routes,
         )
-        sockets = [
-            *parse_sockets(self._text("net/udp", reasons)),
-            *parse_sockets(self._text("net/udp6", reasons)),
-        ]
-        some_cut = was_cut("net/udp", reasons) or was_cut("net/udp6", reasons)
+        udp = [table("net/udp"), table("net/udp6")]
+        sockets = [socket for one in udp for socket in parse_sockets(one.text)]
         sockets.sort(key=lambda one: (-(one.drops or 0), -(one.rx_queue_bytes or 0), one.local_addr))
         v6_disabled = self._number("sys/net/ipv6/conf/all/disable_ipv6")
         return Addressing(
@@ -95,7 +94,7 @@ class AddressingReader:
             local_addresses=tuple(strays[:ADDRESSES_MAX]),
             routes=tuple(routes[:ROUTES_MAX]),
             sockets=tuple(sockets[:SOCKETS_MAX]),
-            sockets_omitted=UNSET if some_cut else max(0, len(sockets) - SOCKETS_MAX),
+            sockets_omitted=UNSET if any(one.has_more for one in udp) else max(0, len(sockets) - SOCKETS_MAX),
             conntrack_count=self._number("sys/net/netfilter/nf_conntrack_count"),
             ipv6_enabled=UNSET if v6_disabled is UNSET else v6_disabled == 0,
             reasons=tuple(reasons),
@@ -109,17 +108,6 @@ class AddressingReader:
             mtu=mtu,
             up=UNSET if isinstance(flags, UnsetType) else bool(flags & _FLAG_UP),
         )
-
-    def _text(self, path: str, reasons: list[str]) -> str:
-        try:
-            text = self._proc.read_text(path)
-        except ProcReadError as error:
-            reasons.append(str(error))
-            return ""
-        if text is None:
-            reasons.append(f"{path}: no such file")
-            return ""
-        return whole_lines(text, path, reasons)
 
     def _number(self, path: str) -> int | UnsetType:
         return _number(self._proc, path)

@@ -14,11 +14,17 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from swactor.abc import Clock
 from swactor_diag.introspect._base import REASON_CHARS_MAX, IntrospectionError
-from swactor_diag.introspect._procfs import FIGURE_MAX, ProcReadError, ProcRoot, was_cut, whole_lines
+from swactor_diag.introspect._procfs import (
+    FIGURE_MAX,
+    ProcReadError,
+    ProcRoot,
+    ReadOutcome,
+    Table,
+    read_table,
+)
 from swactor_diag.introspect.host import Addressing, AddressingReader, InterfaceFacts
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters, NetworkInterface, UdpKernelStats
 
-_NO_FILE = ": no such file"
 _UDP_COLUMNS = {
     "InDatagrams": "in_datagrams",
     "NoPorts": "no_ports",
@@ -68,20 +74,20 @@ class KernelNetIntrospector:
             IntrospectionError: neither could be read, and not because there is none.
         """
         reasons: list[str] = []
-        snmp = self._text("net/snmp", reasons)
-        devices = self._text("net/dev", reasons)
-        if snmp is None and devices is None:
-            if all(reason.endswith(_NO_FILE) for reason in reasons):
-                return None
+        snmp = read_table(self._proc, "net/snmp", reasons)
+        devices = read_table(self._proc, "net/dev", reasons)
+        if snmp.outcome is devices.outcome is ReadOutcome.MISSING:
+            return None
+        if not snmp.has_text and not devices.has_text:
             raise IntrospectionError(", ".join(reasons))
         udp = _udp(snmp, reasons)
-        listed = () if devices is None else _interfaces(devices, reasons)
+        listed = _interfaces(devices.text, reasons)
         shown = listed[:INTERFACES_MAX]
         around = self._around([interface.name for interface in shown])
         before, self._udp = self._udp, _last_known(udp, self._udp)
         return HostNetwork(
-            interfaces=() if devices is None else self._marked(shown, around),
-            interfaces_omitted=UNSET if was_cut("net/dev", reasons) else len(listed) - len(shown),
+            interfaces=self._marked(shown, around) if devices.has_text else (),
+            interfaces_omitted=UNSET if devices.has_more else len(listed) - len(shown),
             udp_kernel_stats=udp,
             udp_reset=_is_lower(udp, before),
             default_routes=around.routes,
@@ -120,17 +126,6 @@ class KernelNetIntrospector:
             )
         self._interfaces = {name: _remembered(one, before) for name, one in marked.items()}
         return tuple(marked.values())
-
-    def _text(self, path: str, reasons: list[str]) -> str | None:
-        try:
-            text = self._proc.read_text(path)
-        except ProcReadError as error:
-            reasons.append(str(error))
-            return None
-        if text is None:
-            reasons.append(f"{path}{_NO_FILE}")
-            return None
-        return whole_lines(text, path, reasons)
 
     def _namespace(self, reasons: list[str]) -> str | UnsetType:
         try:
@@ -191,11 +186,11 @@ def _counter(text: str) -> int | None:
     return count if count <= FIGURE_MAX else None
 
 
-def _udp(text: str | None, reasons: list[str]) -> UdpKernelStats | UnsetType:
-    if text is None:
+def _udp(snmp: Table, reasons: list[str]) -> UdpKernelStats | UnsetType:
+    if not snmp.has_text:
         return UNSET
     try:
-        return parse_udp(text, reasons)
+        return parse_udp(snmp.text, reasons)
     except IntrospectionError as error:
         reasons.append(str(error))
         return UNSET

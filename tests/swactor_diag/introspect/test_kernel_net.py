@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from swactor.abc import Clock
 from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError, ProcRoot
-from swactor_diag.introspect._procfs import FILE_BYTES_MAX, whole_lines
+from swactor_diag.introspect._procfs import FILE_BYTES_MAX, ReadOutcome, Table, read_table
 from swactor_diag.introspect.host import AddressingReader
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
@@ -89,6 +89,24 @@ def test_files_that_cannot_be_read_are_a_failure_and_not_a_machine_without_netwo
     proc.files |= {"net/dev": ProcReadError("net/dev", "EMFILE"), **other}
     with pytest.raises(IntrospectionError, match="net/dev: EMFILE"):
         KernelNetIntrospector(proc=proc, clock=clock).observe()
+
+
+def test_a_failure_is_one_whatever_its_reason_says(proc: Proc, clock: Clock) -> None:
+    for path in ("net/dev", "net/snmp"):
+        proc.files[path] = ProcReadError(path, "no such file")
+    with pytest.raises(IntrospectionError, match="net/snmp: no such file, net/dev: no such file"):
+        KernelNetIntrospector(proc=proc, clock=clock).observe()
+
+
+def test_of_a_file_that_cannot_be_read_nobody_claims_to_have_counted_the_rows(
+    proc: Proc, clock: Clock
+) -> None:
+    proc.files |= {"net/snmp": SNMP, "net/dev": ProcReadError("net/dev", "EACCES")}
+    proc.files |= {"net/udp": "", "net/udp6": ProcReadError("net/udp6", "EACCES")}
+    addressing = AddressingReader(proc=proc, sys=proc, clock=clock)
+    network = KernelNetIntrospector(proc=proc, clock=clock, addressing=addressing).observe()
+    assert network is not None
+    assert (network.interfaces_omitted, network.udp_sockets_omitted) == (UNSET, UNSET)
 
 
 def test_without_any_file_there_is_no_block(proc: Proc, clock: Clock) -> None:
@@ -225,11 +243,14 @@ def test_what_is_longer_than_is_read_says_so_and_nobody_claims_to_have_counted_t
 def test_only_a_file_that_goes_on_is_cut_and_after_a_whole_line(tmp_path: Path) -> None:
     lines = "row\n" * (FILE_BYTES_MAX // 4)
     reasons: list[str] = []
-    kept: dict[str, str] = {}
+    kept: dict[str, Table] = {}
     for name, text in (("whole", lines), ("longer", "12" + lines)):
         (tmp_path / name).write_text(text)
-        kept[name] = whole_lines(LinuxProc(str(tmp_path)).read_text(name) or "", name, reasons)
-    assert kept == {"whole": lines, "longer": "12" + lines[:-4]}
+        kept[name] = read_table(LinuxProc(str(tmp_path)), name, reasons)
+    assert kept == {
+        "whole": Table(ReadOutcome.WHOLE, lines),
+        "longer": Table(ReadOutcome.CUT, "12" + lines[:-4]),
+    }
     assert reasons == ["longer: cut at 256 KiB"]
 
 
