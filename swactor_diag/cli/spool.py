@@ -39,13 +39,13 @@ def push(
 async def _push(folder: Path, url: str, token: str | None) -> tuple[int, int]:
     from swactor import SystemClock  # late: slow to import
     from swactor_diag.delivery.disk_spool import DiskSpool  # late too
+    from swactor_diag.delivery.folder_lock import FolderLock  # late too
     from swactor_diag.delivery.http import HttpSink  # late too
     from swactor_diag.delivery.sink import RecordRefusedError, SinkAddressError, SinkError
-    from swactor_diag.delivery.spool_folder import FolderLock
 
     try:
         sink = HttpSink(url, clock=SystemClock(), token=token)
-        spool = DiskSpool(folder, on_close=FolderLock(folder).release)
+        spool = DiskSpool(folder, lock=FolderLock(folder))
     except SinkAddressError as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
     except BlockingIOError as exc:

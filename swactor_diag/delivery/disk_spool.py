@@ -20,6 +20,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from swactor_diag.delivery.folder_lock import FolderLock
 from swactor_diag.delivery.ledger import Ledger, LossPlace, decode_ledger, encode_ledger
 from swactor_diag.delivery.spool import SPOOL_BYTES_MAX, SPOOL_RECORDS_MAX, SpoolFigures, first_to_go
 from swactor_diag.delivery.spool_file import Entry, decode_record, encode_record
@@ -45,7 +46,7 @@ class DiskSpool:
     """A spool in ``directory``, of one node; what an earlier boot left there is taken over.
 
     ``write`` puts bytes into a file that does not exist yet; a test gives one whose disk is small.
-    ``on_close`` lets another have the directory.
+    ``lock`` is the one on the directory, which was taken before; with it comes the care that it is kept.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class DiskSpool:
         records_max: int = SPOOL_RECORDS_MAX,
         set_aside_bytes_max: int = SET_ASIDE_BYTES_MAX,
         write: Callable[[Path, bytes], object] = Path.write_bytes,
-        on_close: Callable[[], object] | None = None,
+        lock: FolderLock | None = None,
     ) -> None:
         """Open the spool.
 
@@ -67,7 +68,7 @@ class DiskSpool:
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._write_file = write
-        self._on_close = on_close
+        self._lock = lock
         self._set_aside_bytes_max = set_aside_bytes_max
         directory.mkdir(parents=True, exist_ok=True)
         kept = decode_ledger(_read(directory / LEDGER_NAME) or b"")
@@ -150,8 +151,8 @@ class DiskSpool:
 
     def close(self) -> None:
         """See `Spool`."""
-        if self._on_close is not None:
-            self._on_close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _settle_peeked(self, batch_id: str) -> int | None:
         """Return where the record is that was peeked; None, and its loss taken back, if it was dropped."""
@@ -262,10 +263,12 @@ class DiskSpool:
         temporary = self._directory / f"{name}.tmp"
         try:
             try:
+                self._renew_lock()
                 self._write_file(temporary, data)
             except FileNotFoundError:  # somebody removed the folder, or all of the run
                 self._directory.parent.mkdir(exist_ok=True)  # nothing above: who removed that meant it
                 self._directory.mkdir(exist_ok=True)
+                self._renew_lock()
                 self._write_file(temporary, data)
             temporary.replace(self._directory / name)
         except OSError as error:
@@ -273,9 +276,14 @@ class DiskSpool:
             return error.errno or errno.EIO
         return None
 
+    def _renew_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.renew()
+
     def _keep_aside(self, keep: Callable[[Path], object]) -> None:
         folder = self._directory / SET_ASIDE_FOLDER
         try:
+            self._renew_lock()
             folder.mkdir(exist_ok=True)
             keep(folder)
             _trim(folder, bytes_max=self._set_aside_bytes_max)

@@ -1,57 +1,24 @@
 """The folder of one node's spool: its name, and that no two live processes use it.
 
-Owns: the lock, the folders beside it that are used while it is taken, what they and the name of earlier
-versions left. Not here: the files of a spool (``disk_spool``), where all spools lie (``ports``).
+Owns: the folders beside it that are used while it is locked, what they and the name of earlier versions left.
+Not here: the lock (``folder_lock``), the files of a spool (``disk_spool``), where all spools lie (``ports``).
 """
 
 import errno
-import fcntl
 import logging
-import os
-import weakref
 from contextlib import suppress
 from pathlib import Path
 
 from swactor_diag.delivery.disk_spool import DiskSpool
+from swactor_diag.delivery.folder_lock import FolderLock
 
 log = logging.getLogger("swactor_diag")
-
-LOCK_NAME = "lock"
 
 FOLDERS_MAX = 8
 """Folders of one node id; that many processes may have it at the same time."""
 
 EARLIER_NAME_LENGTH = 16
 """Earlier versions named the folder by the beginning of the node id only."""
-
-
-class FolderLock:
-    """A lock on a folder. It ends with `release`, with the process, or when nobody refers to it any more.
-
-    On a file system without locks it locks nothing.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Take it.
-
-        Raises:
-            BlockingIOError: another process, or another spool of this one, has it.
-            OSError: the lock file cannot be opened.
-        """
-        path = folder / LOCK_NAME
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._close = weakref.finalize(self, os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            raise
-        except OSError as error:
-            log.warning("%s cannot be locked: %s", path, error)
-
-    def release(self) -> None:
-        """Let another have the folder."""
-        self._close()
 
 
 def open_disk_spool(run: Path, node_id: str) -> DiskSpool:
@@ -72,7 +39,7 @@ def open_disk_spool(run: Path, node_id: str) -> DiskSpool:
             continue
         if at:
             log.warning("another live process uses the spool %s; this one uses %s", folders[0], folder)
-        spool = DiskSpool(folder, on_close=lock.release)
+        spool = DiskSpool(folder, lock=lock)
         for other in folders[at + 1 :]:
             _take_over(other, spool)
         return spool
@@ -98,7 +65,7 @@ def _take_over(other: Path, spool: DiskSpool) -> None:
         return
     with suppress(OSError):  # a live process uses it, or it cannot be read
         lock = FolderLock(other)
-        left = DiskSpool(other, on_close=lock.release)
+        left = DiskSpool(other, lock=lock)
         while (record := left.peek()) is not None:
             spool.put(record)
             left.pop(record.batch_id)

@@ -1,5 +1,6 @@
 """Which folder a node's spool is in: its own, whoever else is alive, with what was left there before."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,47 @@ def test_who_has_to_use_another_folder_says_so_once(tmp_path: Path, caplog: pyte
     assert [one.getMessage().count(f"{NODE}.2") for one in caplog.records] == [1]
     for spool in (first, second):
         spool.close()
+
+
+def test_a_folder_that_was_removed_and_made_again_is_locked_anew(tmp_path: Path) -> None:
+    first = open_disk_spool(tmp_path, NODE)
+    shutil.rmtree(tmp_path / NODE)
+    first.put(record("b1", 1))
+    second = open_disk_spool(tmp_path, NODE)
+    second.put(record("b2", 1))
+    assert drained(second) == ["b2-events-000001"]
+    first.close()
+    assert drained(open_disk_spool(tmp_path, NODE)) == ["b1-events-000001"]
+
+
+def test_a_folder_whose_files_were_removed_is_locked_anew(tmp_path: Path) -> None:
+    first = open_disk_spool(tmp_path, NODE)
+    (tmp_path / NODE / "lock").unlink()
+    first.put(record("b1", 1))
+    assert drained(open_disk_spool(tmp_path, NODE)) == []
+    assert drained(first) == ["b1-events-000001"]
+
+
+def test_a_folder_that_another_process_made_again_is_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = open_disk_spool(tmp_path, NODE)
+    shutil.rmtree(tmp_path / NODE)
+    second = open_disk_spool(tmp_path, NODE)
+    second.set_aside(record("b2", 1), "400: not like this")
+    second.put(record("b2", 2))
+    for closed in (False, True):
+        first.put(record("b1", 1 + closed))
+        first.set_aside(record("b1", 3), "400: not like this")
+        if not closed:
+            second.close()
+    assert [one.getMessage().count("another process") for one in caplog.records] == [1]
+
+    found = open_disk_spool(tmp_path, NODE)
+    assert [loss.boot_id for loss in found.figures().losses] == ["b2"]
+    assert drained(found) == ["b2-events-000002"]
+    assert not list((tmp_path / NODE / "set-aside").glob("b1*"))
+    assert drained(first) == ["b1-events-000001", "b1-events-000002"]
 
 
 def test_folders_are_bounded(tmp_path: Path) -> None:
