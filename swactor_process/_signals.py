@@ -14,9 +14,9 @@ HARMLESS = frozenset(
 """Signals that do not end a process that has not said what to do with them."""
 
 
-def is_signal(number: int) -> bool:
-    """Whether the system has a signal ``number``."""
-    return number in signal.valid_signals()
+def is_signal(number: object) -> bool:
+    """Whether the system has a signal ``number``; 9.0 and True are equal to one, and are none."""
+    return isinstance(number, int) and not isinstance(number, bool) and number in signal.valid_signals()
 
 
 def name_of(number: int) -> str:

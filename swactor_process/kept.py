@@ -30,8 +30,9 @@ from swactor import (
     RestartBudgetSpentError,
     RestartKind,
 )
-from swactor_process._errors import InvalidSpecError, ProcessError
+from swactor_process._errors import ProcessError
 from swactor_process._outbox import Outbox
+from swactor_process._rules import check_period
 from swactor_process.driver import Forwarded, ProcessActor, reply_of
 from swactor_process.events import SubprocessGivenUp
 from swactor_process.messages import (
@@ -96,10 +97,10 @@ def process_child(
     supervisor decides.
 
     Raises:
-        InvalidSpecError: ``slow_retry_s`` is not above 0.
+        InvalidSpecError: ``slow_retry_s`` is no number of seconds above 0.
     """
-    if slow_retry_s is not None and not 0 < slow_retry_s < float("inf"):
-        raise InvalidSpecError("slow_retry_s", "a finite number of seconds above 0, or None")
+    if slow_retry_s is not None:
+        check_period("slow_retry_s", slow_retry_s)
 
     def make() -> KeptProcess:
         return KeptProcess(

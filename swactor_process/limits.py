@@ -7,14 +7,28 @@ kernel knows; see `SpawnRole.LIMITS` and `SpawnRole.CGROUP`).
 
 from msgspec import Struct
 
-from swactor_process._errors import InvalidSpecError
+from swactor_process._rules import check_between, check_count, check_flag
 
 NICE_MIN, NICE_MAX = -20, 19
 RLIMIT_MAX = 2**63 - 1
 """More is refused by the kernel, or means that there is no limit."""
+OPEN_FILES_MIN = 4
+"""Standard input, output and error, and one to load a shared library through."""
+ADDRESS_SPACE_BYTES_MIN = 1_048_576
+"""About what the C library and the stack take of a program that does nothing."""
+STACK_BYTES_MIN = 16_384
+"""About what the dynamic loader uses before the program begins."""
 
 CPUS_MIN, CPUS_MAX = 0.01, 10_000
 """The kernel allots at least 1 ms in each period of 100 ms."""
+
+
+_LEAST = {
+    "open_files": OPEN_FILES_MIN,
+    "address_space_bytes": ADDRESS_SPACE_BYTES_MIN,
+    "stack_bytes": STACK_BYTES_MIN,
+}
+"""With less no usual program comes to its first instruction: it would seem to have failed by itself."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -25,13 +39,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     """
 
     open_files: int | None = None
-    """One more than the highest descriptor (``RLIMIT_NOFILE``)."""
+    """One more than the highest descriptor (``RLIMIT_NOFILE``); 4 at least, to load a program."""
     processes: int | None = None
     """Of the child's user in all, threads counted (``RLIMIT_NPROC``); root is not held to it."""
     address_space_bytes: int | None = None
-    """``RLIMIT_AS``. Mapped, not used memory: a `Cgroup` limits what is used."""
+    """``RLIMIT_AS``; 1 MiB at least, to load a program. Mapped, not used memory: a `Cgroup` limits that."""
     stack_bytes: int | None = None
-    """``RLIMIT_STACK``."""
+    """``RLIMIT_STACK``; 16 KiB at least, to load a program."""
     locked_bytes: int | None = None
     """``RLIMIT_MEMLOCK``."""
     file_bytes: int | None = None
@@ -46,10 +60,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check the numbers."""
         for field, number in self.rlimits().items():
-            if not 0 <= number <= RLIMIT_MAX:
-                raise InvalidSpecError(f"limits.{field}", f"0 to {RLIMIT_MAX}")
-        if self.nice is not None and not NICE_MIN <= self.nice <= NICE_MAX:
-            raise InvalidSpecError("limits.nice", f"{NICE_MIN} to {NICE_MAX}")
+            check_count(f"limits.{field}", number, least=_LEAST.get(field, 0), most=RLIMIT_MAX)
+        if self.nice is not None:
+            check_count("limits.nice", self.nice, least=NICE_MIN, most=NICE_MAX)
 
     def rlimits(self) -> dict[str, int]:
         """Return the resource limits that are set, by the names of the fields."""
@@ -82,10 +95,11 @@ class Cgroup(Struct, frozen=True, kw_only=True):
         """Check the numbers."""
         for field in ("memory_max_bytes", "pids_max"):
             number = getattr(self, field)
-            if number is not None and not 1 <= number <= RLIMIT_MAX:
-                raise InvalidSpecError(f"cgroup.{field}", f"1 to {RLIMIT_MAX}")
-        if self.cpus is not None and not CPUS_MIN <= self.cpus <= CPUS_MAX:
-            raise InvalidSpecError("cgroup.cpus", f"{CPUS_MIN} to {CPUS_MAX}")
+            if number is not None:
+                check_count(f"cgroup.{field}", number, least=1, most=RLIMIT_MAX)
+        if self.cpus is not None:
+            check_between("cgroup.cpus", self.cpus, CPUS_MIN, CPUS_MAX)
+        check_flag("cgroup.required", self.required)
 
 
 class CgroupPlace(Struct, frozen=True):

@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from swactor_process._errors import InvalidSpecError
-from swactor_process._rules import check_count, check_kind, check_period, check_seconds, check_text
+from swactor_process._rules import (
+    check_count,
+    check_flag,
+    check_kind,
+    check_period,
+    check_seconds,
+    check_text,
+)
 from swactor_process.limits import Cgroup, Limits
 
 LINE_MAX_BYTES = 65_536
@@ -64,8 +71,10 @@ class Lines(Struct, frozen=True, tag=True):
     to tell each by itself takes many times as long as to read it. Pieces of lines come as ever."""
 
     def __post_init__(self) -> None:
-        """Check the limit."""
+        """Check every input."""
         check_count("line_max_bytes", self.line_max_bytes, least=1)
+        check_kind("when_full", self.when_full, WhenFull, "a WhenFull")
+        check_flag("batched", self.batched)
 
 
 class Chunks(Struct, frozen=True, tag=True):
@@ -78,8 +87,9 @@ class Chunks(Struct, frozen=True, tag=True):
     when_full: WhenFull = WhenFull.DROP
 
     def __post_init__(self) -> None:
-        """Check the limit."""
+        """Check every input."""
         check_count("chunk_max_bytes", self.chunk_max_bytes, least=1)
+        check_kind("when_full", self.when_full, WhenFull, "a WhenFull")
 
 
 class TailOnly(Struct, frozen=True, tag=True):
@@ -161,9 +171,7 @@ class ReadyOnPort(Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         """Check address and times. Names are refused: looking them up would block the event loop."""
-        check_count("readiness.port", self.port, least=1)
-        if self.port > PORT_MAX:
-            raise InvalidSpecError("readiness.port", f"1 to {PORT_MAX}")
+        check_count("readiness.port", self.port, least=1, most=PORT_MAX)
         try:
             ipaddress.ip_address(self.host)
         except ValueError as exc:
@@ -268,6 +276,8 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         check_kind("readiness", self.readiness, _READINESS, _READINESS_RULE)
         check_kind("limits", self.limits, (Limits, type(None)), "Limits, or None")
         check_kind("cgroup", self.cgroup, (Cgroup, type(None)), "a Cgroup, or None")
+        for field in ("stdin", "guarded"):
+            check_flag(field, getattr(self, field))
         for field in ("grace_s", "deadline_s", "linger_s"):
             check_seconds(field, getattr(self, field))
         if self.start_timeout_s is not None:

@@ -293,8 +293,8 @@ async def test_stopping_the_child_stops_its_process_for_good(node: Node) -> None
         await child.ask(Stop())
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
-async def test_a_slow_retry_takes_a_time(node: Node, seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan"), "300", True])
+async def test_a_slow_retry_takes_a_time(node: Node, seconds: Any) -> None:
     owner = await Probe.start(node.system)
     with pytest.raises(InvalidSpecError, match="slow_retry_s"):
         process_child("worker", SPEC, spawner=node.spawner, owner=owner.ref, slow_retry_s=seconds)

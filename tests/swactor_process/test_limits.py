@@ -258,7 +258,10 @@ def real_cgroup() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: Limits(open_files=-1), r"limits\.open_files"),
+        (lambda: Limits(open_files=3), r"limits\.open_files: a whole number, 4 to "),
+        (lambda: Limits(address_space_bytes=2**20 - 1), r"limits\.address_space_bytes: .* 1048576 to "),
+        (lambda: Limits(stack_bytes=8_192), r"limits\.stack_bytes: .* 16384 to "),
+        (lambda: Limits(processes=-1), r"limits\.processes: .* 0 to "),
         (lambda: Limits(cpu_s=2**63), r"limits\.cpu_s"),
         (lambda: Limits(nice=20), r"limits\.nice"),
         (lambda: Cgroup(memory_max_bytes=0), r"cgroup\.memory_max_bytes"),
@@ -271,6 +274,41 @@ def real_cgroup() -> Iterator[Path]:
 def test_a_limit_that_makes_no_sense_is_refused(make: Callable[[], object], field: str) -> None:
     with pytest.raises(InvalidSpecError, match=field):
         make()
+
+
+WRONG = ["5", True, 5.5, float("nan"), b"5", (), -1]
+LIMITS = [field for field in Limits.__struct_fields__ if field != "nice"]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_a_limit_of_the_wrong_type_is_refused_where_it_is_made_up(value: Any) -> None:
+    """Every field by its own name; with none of them anything is started."""
+    for field in LIMITS:
+        with pytest.raises(InvalidSpecError, match=rf"^limits\.{field}: a whole number"):
+            Limits(**{field: value})
+    for field in ("memory_max_bytes", "pids_max"):
+        with pytest.raises(InvalidSpecError, match=rf"^cgroup\.{field}: a whole number"):
+            Cgroup(**{field: value})
+
+
+def test_niceness_processors_and_flags_refuse_wrong_types_as_well() -> None:
+    wrong: Any
+    for wrong in ("5", True, 5.5, float("nan")):
+        with pytest.raises(InvalidSpecError, match=r"^limits\.nice: a whole number, -20 to 19"):
+            Limits(nice=wrong)
+    for wrong in ("0.5", True, float("inf"), -1.0, 10**400):
+        with pytest.raises(InvalidSpecError, match=r"^cgroup\.cpus: a number, 0\.01 to 10000"):
+            Cgroup(cpus=wrong)
+    for wrong in (1, "no", None):
+        with pytest.raises(InvalidSpecError, match=r"^cgroup\.required: True or False"):
+            Cgroup(required=wrong)
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(open_files=4), Limits(stack_bytes=16_384)], ids=["open files", "stack"]
+)
+async def test_with_the_least_that_is_allowed_a_program_starts(node: Node, limits: Limits) -> None:
+    assert (await (await node.start(sh("exit 7", limits=limits))).exited()).exit_code == 7
 
 
 async def test_a_launch_is_heard_of_by_a_node_without_standard_streams(node: Node) -> None:

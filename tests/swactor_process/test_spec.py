@@ -84,6 +84,10 @@ def test_an_input_that_breaks_a_rule_is_named(changes: dict[str, Any], field: st
         ({"start_timeout_s": "1"}, "start_timeout_s"),
         ({"tail_bytes": 1.5}, "tail_bytes"),
         ({"mailbox_bytes": None}, "mailbox_bytes"),
+        ({"tail_bytes": True}, "tail_bytes"),
+        ({"grace_s": True}, "grace_s"),
+        ({"stdin": "no"}, "stdin"),
+        ({"guarded": 0}, "guarded"),
     ],
 )
 def test_an_input_of_the_wrong_type_is_named_where_it_is_made_up(changes: dict[str, Any], field: str) -> None:
@@ -98,6 +102,9 @@ def test_parts_of_a_spec_refuse_wrong_types_as_well() -> None:
     wrong: Any = "1"
     for make in (
         lambda: Lines(line_max_bytes=wrong),
+        lambda: Lines(when_full="pause"),  # type: ignore[arg-type]
+        lambda: Lines(batched=wrong),
+        lambda: Chunks(when_full="pause"),  # type: ignore[arg-type]
         lambda: Chunks(chunk_max_bytes=1.5),  # type: ignore[arg-type]
         lambda: ToFile(Path("log")),  # type: ignore[arg-type]
         lambda: ToFile("log", keep=wrong),
@@ -134,8 +141,10 @@ def test_policies_and_commands_refuse_what_cannot_work() -> None:
         ReadyOnFile("")
     with pytest.raises(InvalidSpecError, match="deadline_s"):
         ReadyOnMessage(deadline_s=-1)
-    with pytest.raises(InvalidSpecError, match="signal"):
-        SendSignal(4_711)
+    number: Any
+    for number in (4_711, 9.0, True, "TERM", [9]):
+        with pytest.raises(InvalidSpecError, match="number: a signal of this system"):
+            SendSignal(number)
 
 
 def test_only_lines_and_chunks_pause() -> None:
