@@ -154,7 +154,7 @@ class Life:
     def stop(self, stop: Stop, reply: Reply[StopResult] | None) -> None:
         """Stop, and answer with how it ended."""
         if reply is not None:
-            self._stops.append(reply)
+            self._stops = [*(waiting for waiting in self._stops if not waiting.done), reply]
         if self._last is not None:
             self._answer_stops(self._last)
             return

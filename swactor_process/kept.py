@@ -52,6 +52,8 @@ BUDGET = RestartBudget(restarts_max=8, period_s=300.0)
 """With `BACKOFF`: nine attempts within a minute, then it is given up."""
 SLOW_RETRY_S = 300.0
 SHUTDOWN_GRACE_S = 5.0
+SWEEP_MIN = 64
+"""Answered asks that may lie among those that wait before they are swept out."""
 
 log = logging.getLogger("swactor.process")
 
@@ -140,7 +142,8 @@ class KeptProcess(Actor[KeptMessage]):
         self._backoff, self._budget, self._slow_retry_s = backoff, budget, slow_retry_s
         self._process: ActorRef[Any] | None = None
         self._last: ProcessExited | SpawnFailed | None = None
-        self._owed: deque[tuple[ProcessCommand, Reply[Any]]] = deque()  # bounded by who waits for an answer
+        self._owed: list[tuple[ProcessCommand, Reply[Any]]] = []
+        self._sweep_at = SWEEP_MIN
         self._started_s = 0.0
         self._restarts_s: deque[float] = deque()  # the moments of those within the period
         self._is_slow = False
@@ -176,8 +179,9 @@ class KeptProcess(Actor[KeptMessage]):
 
     def _forward(self, process: ActorRef[Any], command: ProcessCommand, reply: Reply[Any] | None) -> None:
         if reply is not None:
-            while self._owed and self._owed[0][1].done:
-                self._owed.popleft()
+            if len(self._owed) >= self._sweep_at:  # one that waits long must not keep all that came after it
+                self._owed = [owed for owed in self._owed if not owed[1].done]
+                self._sweep_at = 2 * len(self._owed) + SWEEP_MIN
             self._owed.append((command, reply))
         try:
             process.tell(Forwarded(command, reply))
@@ -203,7 +207,7 @@ class KeptProcess(Actor[KeptMessage]):
         last = down.reason.value
         self._last = last if isinstance(last, ProcessExited | SpawnFailed) else None
         # What came when it had just ended, it has answered no more.
-        owed, self._owed = self._owed, deque()
+        owed, self._owed = self._owed, []
         for command, reply in owed:
             self._answer(ctx, command, reply)
         if not self._wants_restart(down.reason):

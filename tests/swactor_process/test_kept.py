@@ -1,6 +1,10 @@
 """A process that is kept running: when it is started again, when not, and who may command it meanwhile."""
 
+import gc
+import signal
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,6 +14,7 @@ from swactor import (
     ActorDeadError,
     ActorRef,
     ActorSystem,
+    AskTimeoutError,
     Backoff,
     ExitKind,
     GetChild,
@@ -275,6 +280,42 @@ async def test_who_asks_at_the_moment_of_the_end_is_answered() -> None:
         last = await kept.owner.expect(ProcessExited)
         assert len(outcomes) == 100
         assert outcomes.count(last) == 50
+
+
+class HeavyWrite(WriteStdin, frozen=True, weakref=True):
+    pass
+
+
+class HeavyStop(Stop, frozen=True, weakref=True):
+    pass
+
+
+async def test_what_is_answered_is_not_kept_because_something_before_it_waits() -> None:
+    """Nor is who has given up waiting."""
+    clock = ManualClock()
+    asked: list[weakref.ref[HeavyWrite | HeavyStop]] = []  # they are equal: no set
+    patient = Stop(grace_s=9_000.0, deadline_s=9_000.0)
+    async with ActorSystem(clock=clock, loop=clock.loop) as system:
+        kept = await Kept.start(system, clock, Script(ignores=frozenset({signal.SIGTERM})))
+        await kept.owner.expect(ProcessStarted)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(kept.child.ask, patient, timeout_s=9_000.0))
+            for _ in range(1_000):
+                write = HeavyWrite(b"x")
+                asked.append(weakref.ref(write))
+                assert await clock.run(kept.child.ask(write)) is WriteOutcome.WRITTEN
+            for _ in range(1_000):
+                stop = HeavyStop(grace_s=9_000.0, deadline_s=9_000.0)
+                asked.append(weakref.ref(stop))
+                with pytest.raises(AskTimeoutError):
+                    await clock.run(kept.child.ask(stop, timeout_s=0.001))
+            del write, stop
+            gc.collect()
+            left = sum(message() is not None for message in asked)
+            kept.child.tell(Stop(grace_s=0.0))
+            await clock.settle()
+
+    assert left < 300
 
 
 async def test_stopping_the_child_stops_its_process_for_good(node: Node) -> None:
