@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from swactor.abc import Cancellable, Loop
-from swactor_process.spawner import WriteOutcome
+from swactor_process.spawner import WIDE_PIPE_BYTES, WriteOutcome
 
 READ_BYTES = 65_536
-"""What one read brings at most, and what pipes hold. One read, then the other children have their turn."""
-WIDE_BYTES = 262_144
-"""The same for a child that fills its pipe, if its bytes are little work."""
+"""What one read brings at most, and what pipes hold. One read, then the other children have their turn.
+
+Both become `WIDE_PIPE_BYTES` for a child that fills its pipe, if its bytes are little work.
+"""
 LINES_A_TURN = 1_024
 """A tenth of what fits into a mailbox, so that an owner that keeps up is told all; they take 0.4 ms."""
 REST_BYTES = 4_194_304
@@ -123,8 +124,8 @@ class PipeReader:
     def _widen(self, descriptor: int) -> None:
         self._may_widen = False
         with contextlib.suppress(AttributeError, OSError):  # not Linux, or too much in use by this user
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE_BYTES)
-            self._read_bytes = WIDE_BYTES
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+            self._read_bytes = WIDE_PIPE_BYTES
 
     def _pass_on(self, data: bytes) -> None:
         if self._by_line and (lines := data.count(b"\n")) > LINES_A_TURN:

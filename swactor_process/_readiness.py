@@ -19,15 +19,11 @@ from swactor_process._effects import (
 )
 from swactor_process._streams import StreamEffect
 from swactor_process.output import CHARACTER_MAX_BYTES
+from swactor_process.spawner import WIDE_PIPE_BYTES
 from swactor_process.spec import Readiness, ReadyOnFile, ReadyOnLine, ReadyOnPort, Stream
 
 MATCHED_CHARACTERS = 1_024
 """What of a line is matched: `` +ready$`` takes the square of a line's length, and the child chooses that."""
-AFTER_EXIT_BYTES = 262_144
-"""After the exit, lines count within so many bytes: what a pipe holds at most, unless somebody enlarged it.
-
-What comes behind that was written by others, who may write for ever.
-"""
 
 
 class ReadinessWatch:
@@ -37,7 +33,9 @@ class ReadinessWatch:
         self._rule = rule
         self._probed = rule if isinstance(rule, ReadyOnPort | ReadyOnFile) else None
         self._started_s = 0.0
-        self._left_bytes = AFTER_EXIT_BYTES
+        # After the exit, lines count within what a pipe holds; what comes behind that was written by others,
+        # who may write for ever.
+        self._left_bytes = WIDE_PIPE_BYTES
 
     def begin(self, now_s: float) -> list[Effect]:
         """The child runs."""

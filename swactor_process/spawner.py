@@ -15,6 +15,9 @@ from swactor_process.events import SubprocessLeftBehind
 from swactor_process.limits import CgroupPlace
 from swactor_process.spec import ProcessSpec, Stream
 
+WIDE_PIPE_BYTES = 262_144
+"""What a pipe that a child speaks through holds at most, unless somebody else enlarges it."""
+
 
 class OomEvidence(Struct, frozen=True):
     """What the kernel's counter of out-of-memory kills says about a child that was killed.
