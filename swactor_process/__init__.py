@@ -41,6 +41,7 @@ from swactor_process.spawner import (
     Spawner,
     SpawnError,
     SpawnRole,
+    WriteDone,
     WriteOutcome,
 )
 from swactor_process.spec import (
@@ -117,6 +118,7 @@ __all__ = [
     "TailOnly",
     "ToFile",
     "WhenFull",
+    "WriteDone",
     "WriteOutcome",
     "WriteStdin",
     "default_spawner",

@@ -145,6 +145,7 @@ class StartedChild:
         self._spec = spec
         self.listener = RecordingListener(setup.loop)
         self.outcomes: list[WriteOutcome] = []
+        self.lost: list[int] = []
         self.child = setup.spawner.spawn(spec, self.listener)
         require(not self.listener.heard, "nothing is heard before spawn() has returned")
 
@@ -159,11 +160,12 @@ class StartedChild:
         return self.listener.data[Stream.STDERR]
 
     def write(self, data: bytes) -> None:
-        """Write, and keep the outcome."""
+        """Write, and keep the outcome, and how many bytes were not taken."""
         self.child.write(data, self._written)
 
-    def _written(self, outcome: WriteOutcome) -> None:
+    def _written(self, outcome: WriteOutcome, lost_bytes: int) -> None:
         self.outcomes.append(outcome)
+        self.lost.append(lost_bytes)
         self.listener.look_again()
 
     async def until(self, condition: Callable[[], bool]) -> None:

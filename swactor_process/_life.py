@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from swactor import ActorRef, Context, Reply
@@ -283,7 +283,7 @@ class Life:
             case BoundBacklog():
                 self._telling.bound()
             case AnswerWrite():
-                self._written(effect.ticket, effect.outcome)
+                self._written(effect.ticket, effect.outcome, self._writes[effect.ticket][0])
             case AnnounceReady() | AnnounceStillAlive() | AnnounceFailed():
                 self._announce(effect)
             case _:
@@ -322,7 +322,7 @@ class Life:
     ) -> None:
         match effect:
             case WriteChild():
-                child.write(effect.data, lambda outcome: self._written(effect.ticket, outcome))
+                child.write(effect.data, partial(self._written, effect.ticket))
             case CloseChildStdin():
                 child.close_stdin()
             case PauseReading():
@@ -339,12 +339,12 @@ class Life:
             raise RuntimeError("the session commands a child that was not started")
         return self._child
 
-    def _written(self, ticket: int, outcome: WriteOutcome) -> None:
-        n_bytes, reply = self._writes.pop(ticket)
-        if reply is not None:
+    def _written(self, ticket: int, outcome: WriteOutcome, lost_bytes: int) -> None:
+        _, reply = self._writes.pop(ticket)
+        if reply is None:
+            self._lost_stdin_bytes += lost_bytes
+        else:
             reply.send(outcome)
-        elif outcome is not WriteOutcome.WRITTEN:
-            self._lost_stdin_bytes += n_bytes
 
     def _write_file(self, effect: WriteFile) -> None:
         trouble = self._files.write(effect.stream, effect.data)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from swactor.abc import Cancellable, Loop
-from swactor_process.spawner import WIDE_PIPE_BYTES, WriteOutcome
+from swactor_process.spawner import WIDE_PIPE_BYTES, WriteDone, WriteOutcome
 
 READ_BYTES = 65_536
 """What one read brings at most, and what pipes hold. One read, then the other children have their turn.
@@ -180,7 +180,7 @@ class PipeWriter:
         self._descriptor: int | None = descriptor
         self._is_used = False
         self._limit = limit_bytes
-        self._queue: deque[tuple[memoryview, Callable[[WriteOutcome], None]]] = deque()
+        self._queue: deque[tuple[memoryview, WriteDone]] = deque()
         self._queued_bytes = 0
         self._watch: Cancellable | None = None
         self._closing = False
@@ -191,14 +191,14 @@ class PipeWriter:
         """Whether the other side closed its end."""
         return self._broken
 
-    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+    def write(self, data: bytes, done: WriteDone) -> None:
         """Queue ``data``; ``done`` is called exactly once, maybe before this returns."""
         if self._broken:
-            done(WriteOutcome.CHILD_GONE)
+            done(WriteOutcome.CHILD_GONE, len(data))
         elif self._descriptor is None or self._closing:
-            done(WriteOutcome.STDIN_CLOSED)
+            done(WriteOutcome.STDIN_CLOSED, len(data))
         elif self._queue and self._queued_bytes >= self._limit:
-            done(WriteOutcome.BUFFER_FULL)
+            done(WriteOutcome.BUFFER_FULL, len(data))
         else:
             self._queue.append((memoryview(data), done))
             self._queued_bytes += len(data)
@@ -224,7 +224,7 @@ class PipeWriter:
                 self._queue[0] = (data[written:], done)
             else:
                 self._queue.popleft()
-                done(WriteOutcome.WRITTEN)
+                done(WriteOutcome.WRITTEN, 0)
         if self._descriptor is None:
             return
         if self._queue and self._watch is None:
@@ -253,8 +253,8 @@ class PipeWriter:
             os.close(descriptor)
         queue, self._queue = self._queue, deque()
         self._queued_bytes = 0
-        for _, done in queue:
-            done(WriteOutcome.CHILD_GONE)
+        for data, done in queue:
+            done(WriteOutcome.CHILD_GONE, len(data))
 
     def _unwatch(self) -> None:
         if self._watch is not None:

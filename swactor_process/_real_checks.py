@@ -100,6 +100,8 @@ async def a_child_that_reads_too_slowly_gets_what_fits_and_the_rest_later(setup:
     slow.child.signal(KILL)
     await slow.until(lambda: slow.listener.status is not None and len(slow.outcomes) == 2)
     require(slow.outcomes[1] is WriteOutcome.CHILD_GONE, f"the first ends with the child: {slow.outcomes}")
+    require(slow.lost[0] == 1, f"the second is lost as a whole, not {slow.lost[0]} of it")
+    require(0 < slow.lost[1] <= PIPE_BYTES_MAX, f"of the first, what found no room: {slow.lost[1]}")
     slow.let_go()
 
 

@@ -13,7 +13,6 @@ import os
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,7 +32,7 @@ from swactor_process._start_times import StartTimes
 from swactor_process.events import SubprocessLeftBehind
 from swactor_process.guardian import Guardian
 from swactor_process.limits import CgroupPlace
-from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteOutcome
+from swactor_process.spawner import ChildListener, ExitStatus, SpawnError, SpawnRole, WriteDone, WriteOutcome
 from swactor_process.spec import Lines, ProcessSpec, Stream
 
 
@@ -279,10 +278,10 @@ class RealChild:
         else:
             listener.exited(status)
 
-    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+    def write(self, data: bytes, done: WriteDone) -> None:
         """See `Child.write`."""
         if self._stdin is None:
-            done(WriteOutcome.STDIN_CLOSED)
+            done(WriteOutcome.STDIN_CLOSED, len(data))
         else:
             self._stdin.write(data, done)
 

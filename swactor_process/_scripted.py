@@ -22,6 +22,7 @@ from swactor_process.spawner import (
     OomEvidence,
     SpawnError,
     SpawnRole,
+    WriteDone,
     WriteOutcome,
 )
 from swactor_process.spec import ProcessSpec, Stream
@@ -271,16 +272,16 @@ class ScriptedChild:
             self._over.add(stream)
             self._listener.eof(stream)
 
-    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+    def write(self, data: bytes, done: WriteDone) -> None:
         """See `Child.write`. A scripted child reads at once."""
         if not self._stdin_open:
-            done(WriteOutcome.STDIN_CLOSED)
+            done(WriteOutcome.STDIN_CLOSED, len(data))
         elif self._ended:
-            done(WriteOutcome.CHILD_GONE)
+            done(WriteOutcome.CHILD_GONE, len(data))
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
             self._todo.extend(lines)
-            done(WriteOutcome.WRITTEN)
+            done(WriteOutcome.WRITTEN, 0)
             self._loop.call_soon(self._next)
 
     def close_stdin(self) -> None:

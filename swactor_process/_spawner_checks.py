@@ -127,6 +127,7 @@ async def writes_arrive_in_order_and_are_answered_once(setup: SpawnerSetup) -> N
     echo.child.close_stdin()
     require(await echo.over() == ExitStatus(exit_code=0), "the end of its input ends the program")
     require(len(echo.outcomes) == 3, "no write is answered twice")
+    require(echo.lost == [0, 0, 0], f"of what is written nothing is lost, not {echo.lost}")
 
 
 async def closing_stdin_comes_behind_what_was_written(setup: SpawnerSetup) -> None:
@@ -138,6 +139,7 @@ async def closing_stdin_comes_behind_what_was_written(setup: SpawnerSetup) -> No
     echo.write(b"late")
     status = await echo.over()
     require(echo.outcomes == [WriteOutcome.WRITTEN, WriteOutcome.STDIN_CLOSED], f"not {echo.outcomes}")
+    require(echo.lost == [0, 4], f"four bytes are refused, not {echo.lost}")
     require(echo.out.rstrip() == b"last" and status.exit_code == 0, f"'last' is echoed, not {echo.out!r}")
 
 
@@ -148,6 +150,7 @@ async def a_child_without_stdin_is_at_the_end_of_its_input(setup: SpawnerSetup) 
     echo.child.close_stdin()
     require(await echo.over() == ExitStatus(exit_code=0), "the program ends, as there is no input")
     require(echo.outcomes == [WriteOutcome.STDIN_CLOSED], f"refused, not {echo.outcomes}")
+    require(echo.lost == [2], f"two bytes are lost, not {echo.lost}")
 
 
 async def a_write_to_a_child_that_has_gone_says_so(setup: SpawnerSetup) -> None:
@@ -157,6 +160,7 @@ async def a_write_to_a_child_that_has_gone_says_so(setup: SpawnerSetup) -> None:
     gone.write(b"x\n")
     gone.write(b"x\n")
     require(gone.outcomes == [WriteOutcome.CHILD_GONE] * 2, f"twice gone, not {gone.outcomes}")
+    require(gone.lost == [2, 2], f"all bytes are lost, not {gone.lost}")
     require(status == ExitStatus(exit_code=4), f"the true exit code 4, not {status}")
     gone.let_go()
 

@@ -169,7 +169,7 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     dropped_bytes: int = 0
     """How many bytes these were."""
     lost_stdin_bytes: int
-    """Bytes of `WriteStdin` that were told, not asked, and not written."""
+    """Bytes of `WriteStdin` that were told, not asked, and that the child's pipe did not take."""
     lost_file_bytes: int = 0
     """Bytes of a stream with the policy `ToFile` that could not be written to it."""
 

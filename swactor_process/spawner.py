@@ -101,6 +101,10 @@ class WriteOutcome(enum.Enum):
     """The child reads too slowly; not one byte of this write was taken. Retrying later is safe."""
 
 
+WriteDone = Callable[[WriteOutcome, int], None]
+"""Hears what became of one write, and how many of its bytes were not taken: none of one that was written."""
+
+
 class ChildListener(Protocol):
     """Hears of a child. Nothing is called before `Spawner.spawn` has returned, nor after `Child.close`.
 
@@ -161,7 +165,7 @@ class Child(Protocol):
         """Whether the group is killed when this node dies without stopping it."""
         ...
 
-    def write(self, data: bytes, done: Callable[[WriteOutcome], None]) -> None:
+    def write(self, data: bytes, done: WriteDone) -> None:
         """Queue ``data`` for standard input. ``done`` is called exactly once, maybe before this returns."""
         ...
 

@@ -1,6 +1,8 @@
 """Stopping children, writing to them, and their owner's end. Real children, every event loop."""
 
+import fcntl
 import logging
+import os
 import signal
 from typing import Any
 
@@ -174,6 +176,23 @@ async def test_fc_022_bytes_told_and_not_written_are_counted(node: Node) -> None
 
     exited = await owned.exited()
     assert (exited.exit_code, exited.lost_stdin_bytes) == (4, 10)
+
+
+async def test_bytes_that_the_pipe_has_taken_are_not_counted_as_lost(node: Node) -> None:
+    """The child reads none of them; those of the second write find no room at all."""
+    ours, theirs = os.pipe()
+    taken = fcntl.fcntl(theirs, fcntl.F_GETPIPE_SZ)
+    os.close(ours)
+    os.close(theirs)
+    owned = await node.start(sh("trap 'exit 4' TERM; echo up; while :; do sleep 0.02; done"))
+    await owned.line("up")
+
+    owned.process.tell(WriteStdin(bytes(taken + 1_000)))
+    owned.process.tell(WriteStdin(b"0123456789"))
+    owned.process.tell(Stop())
+
+    exited = await owned.exited()
+    assert (exited.exit_code, exited.lost_stdin_bytes) == (4, 1_010)
 
 
 async def test_a_write_above_the_bound_is_refused_and_costs_nothing_else(node: Node) -> None:
