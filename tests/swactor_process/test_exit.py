@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections import Counter
 
 import anyio
@@ -44,6 +45,23 @@ async def test_fc_001_reading_goes_on_while_a_grandchild_writes_until_the_linger
 
     assert not exited.eof_reached
     assert len(owned.lines()) >= 5
+    os.killpg(exited.pid, signal.SIGKILL)
+
+
+async def test_fc_001_without_linger_time_the_exit_does_not_wait_and_has_all_that_the_child_wrote(
+    node: Node,
+) -> None:
+    """What it has started writes on, and says nothing that matters."""
+    script = "(while :; do sleep 0.05; echo noise; done) & seq 5000; echo last >&2; exit 3"
+    owned = await node.start(sh(script, linger_s=0.0))
+
+    exited = await owned.exited()
+
+    waited_ms = time.time() * 1e3 - exited.exited_at_ms
+    assert (exited.exit_code, exited.eof_reached, exited.stderr_tail) == (3, False, "last\n")
+    own = [line for line in owned.lines() if line not in {"noise", "last"}]
+    assert own == [str(number) for number in range(1, 5_001)]
+    assert waited_ms < 1_000
     os.killpg(exited.pid, signal.SIGKILL)
 
 
