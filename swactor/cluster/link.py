@@ -1,31 +1,18 @@
 """The link to one peer: at most one connection in use, redialled as long as somebody wants it.
 
-Owns: dialling and backoff, hellos, writing from the outbox, reading frames, heartbeat, the connection record.
-Not here: admission of strangers (``links``), which connection wins and when to give up (``session``), what
-frames mean (``routing``, ``membership``, ``registry``).
+Owns: when to dial, hellos, writing from the outbox, reading frames, heartbeat.
+Not here: the dials themselves (``dialler``), what is told of the connection (``link_record``), admission of
+strangers (``links``), which connection wins and when to give up (``session``), what frames mean (``routing``,
+``membership``, ``registry``).
 """
 
 from enum import Enum, auto
 from typing import assert_never
 
-from msgspec import UNSET
-
 from swactor import Actor, Context, ExitReason
-from swactor.abc import Cancellable
 from swactor.cluster.carrier import Carrier
-from swactor.cluster.events import (
-    ConnectionCacheInvalidated,
-    ConnectionCacheMiss,
-    DialErrorText,
-    DialOutcome,
-    DialStarted,
-    InvalidationReason,
-    LinkLoss,
-    LinkLost,
-    LinkUp,
-    PeerRefused,
-    RefusalReason,
-)
+from swactor.cluster.dialler import Dialler
+from swactor.cluster.events import ConnectionCacheMiss, LinkLoss, PeerRefused, RefusalReason
 from swactor.cluster.handshake import Hello, check_hello, make_hello
 from swactor.cluster.link_messages import (
     Admitted,
@@ -39,6 +26,7 @@ from swactor.cluster.link_messages import (
     UseAddress,
     Wiring,
 )
+from swactor.cluster.link_record import LinkRecord
 from swactor.cluster.outbox import Outbox
 from swactor.cluster.session import (
     CAUSES,
@@ -51,7 +39,6 @@ from swactor.cluster.session import (
 )
 from swactor.cluster.tap import BytesRead, ConnectionLost, HelloRead, Tap, TapMessage, Written
 from swactor.cluster.transport import (
-    DIAL_TIMEOUT_MS,
     Connection,
     DialFailed,
     DialResult,
@@ -63,10 +50,9 @@ from swactor.cluster.views import ConnectionView
 from swactor.cluster.wire import Frame, FrameKind, WireError, encode_frame
 
 TICK_S = 1.0
+"""How long after a link has begun to dial, greet or carry it looks at the clock."""
 TICK_S_MIN = 0.1
-"""How often a link looks at the clock: while it dials, and at the most."""
-BACKOFF_MS_MIN = 50
-BACKOFF_MS_MAX = 3_000
+"""No sooner than this does it look again, however soon the carrier may need something."""
 
 
 class Phase(Enum):
@@ -84,40 +70,23 @@ class Link(Actor[LinkMessage]):
     def __init__(self, wiring: Wiring, outbox: Outbox, address: PeerAddress) -> None:
         self._wiring = wiring
         self._outbox = outbox
-        self._address = address
         self._me = wiring.router.targets.me
         self._peer = outbox.peer
+        self._dialler = Dialler(self._peer, wiring.transport, address)
+        self._record = LinkRecord(self._peer)
         self._keep = False
         self._leaving = False
         self._left = False
         self._phase = Phase.IDLE
         self._carrier: Carrier | None = None
         self._held: Admitted | None = None
-        self._dial: Cancellable | None = None
-        self._dials = 0
-        self._attempt = 0
-        self._dial_started_ns = 0
-        self._backoff_ms = BACKOFF_MS_MIN
-        self._redial_waits = False
-        self._up_ns = 0
         self._peer_boot = -1
         self._dialled = False
-        self._generation = 0
-        self._created_at_ms: int | None = None
-        self._last_send_at_ms: int | None = None
-        self._last_failure: tuple[int, str] | None = None
 
     def view(self) -> ConnectionView:
         """Return what there is to know of the connection right now."""
-        at_ms, reason = self._last_failure or (None, None)
-        return ConnectionView(
-            peer=self._peer,
+        return self._record.view(
             is_up=self._phase is Phase.UP,
-            generation=self._generation,
-            created_at_ms=self._created_at_ms,
-            last_successful_send_at_ms=self._last_send_at_ms,
-            last_failure_at_ms=at_ms,
-            last_failure_reason=reason,
             frames_waiting=len(self._outbox),
             bytes_unacknowledged=0 if self._carrier is None else self._carrier.window.unacknowledged,
         )
@@ -132,18 +101,18 @@ class Link(Actor[LinkMessage]):
             case Tick():
                 self._tick(ctx)
             case Dialled(number, result):
-                if number == self._dials and self._phase is Phase.DIALLING:
+                if self._dialler.ended(number):
                     self._dialled_result(ctx, result)
             case Admitted():
                 self._admitted(ctx, message)
             case UseAddress(address):
-                self._address = address
+                self._dialler.address = address
             case KeepUp(wanted):
                 self._keep_up(ctx, wanted=wanted)
             case Leave():
                 self._leave(ctx)
             case Redial():
-                self._redial_waits = False
+                self._dialler.redial_waits = False
                 if self._phase is Phase.IDLE and (self._keep or self._outbox):
                     self._start_dial(ctx)
             case _:
@@ -171,7 +140,7 @@ class Link(Actor[LinkMessage]):
             case BytesRead(_, data):
                 self._read(ctx, carrier, data)
             case Written():
-                self._last_send_at_ms = ctx.clock.wall_ms()
+                self._record.sent(ctx.clock.wall_ms())
                 carrier.written(ctx.clock.monotonic_ns())
             case HelloRead(_, hello):
                 self._greeted(ctx, carrier, hello)
@@ -190,7 +159,7 @@ class Link(Actor[LinkMessage]):
             self._carrier.write(ctx.clock.monotonic_ns())
         elif self._left:
             self._outbox.clear()
-        elif self._phase is Phase.IDLE and not self._redial_waits:
+        elif self._phase is Phase.IDLE and not self._dialler.redial_waits:
             ctx.emit(ConnectionCacheMiss(peer=self._peer))
             self._start_dial(ctx)
 
@@ -225,7 +194,7 @@ class Link(Actor[LinkMessage]):
         now_ns, carrier = ctx.clock.monotonic_ns(), self._carrier
         if self._phase is Phase.UP and carrier is not None:
             self._take_pulse(ctx, carrier, now_ns)
-        elif self._phase is Phase.GREETING and now_ns - self._dial_started_ns > GREETING_MAX_NS:
+        elif self._phase is Phase.GREETING and self._dialler.greeting_is_overdue(now_ns):
             self._give_up_dial(ctx, DialFailed(DialResult.TIMEOUT, "the peer did not greet"))
         if self._phase is Phase.UP and self._carrier is not None:
             delay_s = (self._carrier.next_pulse_ns() - now_ns) / 1e9
@@ -249,26 +218,19 @@ class Link(Actor[LinkMessage]):
 
     def _keep_up(self, ctx: Context[LinkMessage], *, wanted: bool) -> None:
         self._keep = wanted
-        if wanted and self._phase is Phase.IDLE and not self._redial_waits:
+        if wanted and self._phase is Phase.IDLE and not self._dialler.redial_waits:
             self._start_dial(ctx)
         elif not wanted:
-            self._backoff_ms = BACKOFF_MS_MIN
+            self._dialler.forget_backoff()
             if self._phase is not Phase.UP:
                 self._outbox.clear()
 
     def _start_dial(self, ctx: Context[LinkMessage]) -> None:
         self._phase = Phase.DIALLING
-        self._dials += 1
-        self._attempt += 1
-        self._dial_started_ns, number, me = ctx.clock.monotonic_ns(), self._dials, ctx.ref
         ctx.send_after(TICK_S, Tick())
-        ctx.emit(DialStarted(peer=self._peer, attempt=self._attempt, timeout_ms=DIAL_TIMEOUT_MS))
-        self._dial = self._wiring.transport.dial(
-            self._address, lambda result: me.tell(Dialled(number, result))
-        )
+        self._dialler.start(ctx)
 
     def _dialled_result(self, ctx: Context[LinkMessage], result: Connection | DialFailed) -> None:
-        self._dial = None
         if isinstance(result, DialFailed):
             self._give_up_dial(ctx, result)
             return
@@ -287,31 +249,16 @@ class Link(Actor[LinkMessage]):
             ctx.emit(PeerRefused(peer=self._peer, reason=hello, inbound=False))
             self._give_up_dial(ctx, DialFailed(DialResult.REFUSED, f"not admitted here: {hello}"))
             return
-        self._report_dial(ctx, "Success")
+        self._dialler.report(ctx, None)
         self._drop_held(CloseCode.DUPLICATE, "another connection stays")  # the peer gave it up itself
         self._use(ctx, carrier, hello, dialled=True)
 
     def _give_up_dial(self, ctx: Context[LinkMessage], failed: DialFailed) -> None:
         """This attempt has brought nothing: take what the peer offers, or try again later."""
-        self._report_dial(
-            ctx, DialErrorText(failed.text) if failed.outcome is DialResult.ERROR else failed.outcome.value
-        )
-        self._last_failure = (ctx.clock.wall_ms(), f"send-failed: {failed.outcome} {failed.text}".rstrip())
+        self._dialler.report(ctx, failed)
+        self._record.dial_failed(failed, ctx.clock.wall_ms())
         self._let_go(CloseCode.REFUSED, failed.text)
         self._idle(ctx)
-
-    def _report_dial(self, ctx: Context[LinkMessage], outcome: str | DialErrorText) -> None:
-        took_ns = ctx.clock.monotonic_ns() - self._dial_started_ns
-        facts = self._wiring.transport.facts()
-        ctx.emit(
-            DialOutcome(
-                peer=self._peer,
-                attempt=self._attempt,
-                outcome=outcome,
-                duration_ms=took_ns // 1_000_000,
-                tunnel_down=True if outcome != "Success" and facts.tunnel_is_down else UNSET,
-            )
-        )
 
     def _admitted(self, ctx: Context[LinkMessage], offer: Admitted) -> None:
         """The peer's connection has passed the door; see `judge_inbound`."""
@@ -327,7 +274,7 @@ class Link(Actor[LinkMessage]):
         if self._phase is Phase.UP:
             self._end(ctx, CloseCode.DUPLICATE, "the peer has opened a newer connection", redial=False)
         elif self._phase is not Phase.IDLE:
-            self._report_dial(ctx, DialErrorText("the peer's own connection came first"))
+            self._dialler.report(ctx, DialFailed(DialResult.ERROR, "the peer's own connection came first"))
             self._let_go(CloseCode.DUPLICATE, "another connection stays")
         self._adopt(ctx, offer)
 
@@ -344,24 +291,22 @@ class Link(Actor[LinkMessage]):
             return Own.NOTHING
         if self._phase is not Phase.UP:
             return Own.DIALLING
-        fresh = self._dialled and ctx.clock.monotonic_ns() - self._up_ns < GREETING_MAX_NS
+        fresh = self._dialled and self._record.up_for_ns(ctx.clock.monotonic_ns()) < GREETING_MAX_NS
         return Own.FRESH_DIALLED if fresh else Own.OTHER
 
     def _use(self, ctx: Context[LinkMessage], carrier: Carrier, hello: Hello, *, dialled: bool) -> None:
         """Carry frames over this connection from now on."""
         self._phase, self._dialled, self._peer_boot = Phase.UP, dialled, hello.boot
-        self._up_ns = ctx.clock.monotonic_ns()
-        self._attempt, self._backoff_ms, self._last_failure = 0, BACKOFF_MS_MIN, None
-        self._generation += 1
-        self._created_at_ms = ctx.clock.wall_ms()
-        ctx.emit(LinkUp(peer=self._peer, generation=self._generation, dialled=dialled))
-        early = carrier.open(ctx.ref, self._up_ns)
+        self._dialler.linked()
+        self._record.up(ctx, dialled=dialled)
+        now_ns = ctx.clock.monotonic_ns()
+        early = carrier.open(ctx.ref, now_ns)
         ctx.send_after(TICK_S, Tick())
         self._wiring.router.link_up(self._peer)
         if early:
             self._read(ctx, carrier, early)
         else:
-            carrier.write(self._up_ns)
+            carrier.write(now_ns)
 
     # --- losing it ----------------------------------------------------------------------------------------
 
@@ -389,33 +334,14 @@ class Link(Actor[LinkMessage]):
 
     def _let_go(self, code: CloseCode, text: str) -> None:
         """Drop the dial or the connection, whatever there is; nothing is heard of it any more."""
-        if self._dial is not None:
-            self._dial.cancel()
-            self._dial = None
+        self._dialler.cancel()
         carrier, self._carrier = self._carrier, None
         if carrier is not None:
             carrier.retire(code, text)
 
     def _lost(self, ctx: Context[LinkMessage], carrier: Carrier, cause: LinkLoss, reason: LossReason) -> None:
-        now_ns = ctx.clock.monotonic_ns()
+        self._record.lost(ctx, cause, reason, bytes_unacknowledged=carrier.window.unacknowledged)
         text = f"{cause}: {reason.text}" if reason.text else str(cause)
-        self._last_failure = (ctx.clock.wall_ms(), InvalidationReason.CONNECTION_CLOSED.value)
-        ctx.emit(
-            ConnectionCacheInvalidated(
-                peer=self._peer, generation=self._generation, reason=InvalidationReason.CONNECTION_CLOSED
-            )
-        )
-        ctx.emit(
-            LinkLost(
-                peer=self._peer,
-                generation=self._generation,
-                cause=cause,
-                loss_kind=reason.kind,
-                text=reason.text,
-                duration_ms=(now_ns - self._up_ns) // 1_000_000,
-                bytes_unacknowledged=carrier.window.unacknowledged,
-            )
-        )
         self._wiring.router.link_lost(self._peer, text)
 
     def _idle(self, ctx: Context[LinkMessage]) -> None:
@@ -429,9 +355,6 @@ class Link(Actor[LinkMessage]):
         if offer is not None:
             self._adopt(ctx, offer)
         elif self._keep and (self._outbox or not self._leaving):
-            delay_ms = self._backoff_ms // 2 + ctx.random.below(self._backoff_ms + 1)
-            self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MS_MAX)
-            self._redial_waits = True
-            ctx.send_after(delay_ms / 1000, Redial())
+            self._dialler.redial_later(ctx)
         else:
             self._outbox.clear()
