@@ -48,7 +48,10 @@ class LinkRecord:
 
     def dial_failed(self, failed: DialFailed, at_ms: int) -> None:
         """Note why there is no link."""
-        self._last_failure = (at_ms, f"send-failed: {failed.outcome} {failed.text}".rstrip())
+        self._last_failure = (
+            at_ms,
+            f"{InvalidationReason.SEND_FAILED}: {failed.outcome} {failed.text}".rstrip(),
+        )
 
     def lost(
         self, ctx: Context[LinkMessage], cause: LinkLoss, reason: LossReason, *, bytes_unacknowledged: int

@@ -44,7 +44,6 @@ class TransportPair:
     loop: Loop
     one: Transport
     other: Transport
-    one_address: Callable[[], PeerAddress]
     other_address: Callable[[], PeerAddress]
     stranger: PeerAddress
     """An address where nobody answers."""

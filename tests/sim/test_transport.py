@@ -330,7 +330,6 @@ async def make_pair() -> AsyncIterator[TransportPair]:
             loop=system.loop,
             one=one,
             other=other,
-            one_address=lambda: one.facts().local_address,
             other_address=lambda: other.facts().local_address,
             stranger=PeerAddress(NodeId("c" * 64)),
         )

@@ -79,15 +79,6 @@ async def child(supervisor: ActorRef[Any], child_id: str) -> ActorRef[Any]:
     return ref
 
 
-class Restarts:
-    def __init__(self) -> None:
-        self.delays: list[int] = []
-
-    def observe(self, event: Event) -> None:
-        if isinstance(event, ActorRestarted):
-            self.delays.append(event.delay_ms)
-
-
 # -- in virtual time: delays and what happens meanwhile -----------------------------------------------------
 
 

@@ -35,7 +35,6 @@ async def make_pair() -> AsyncIterator[TransportPair]:
             loop=system.loop,
             one=one.transport,
             other=other.transport,
-            one_address=lambda: one.address,
             other_address=lambda: other.address,
             stranger=NOBODY,
         )

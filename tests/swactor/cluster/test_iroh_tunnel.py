@@ -6,7 +6,6 @@ from swactor.cluster.transport import FactSource, TunnelStatus
 from swactor.cluster.transport._iroh_tunnel import COUNTER_MAX, Look, TunnelLedger
 
 URL = "http://relay.example:7843/"
-UP = {"socket:relay_conns_success": 1}
 
 
 def look(

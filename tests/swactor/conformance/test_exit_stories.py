@@ -101,7 +101,7 @@ async def test_on_stop_is_told_of_the_first_error_only_and_the_watcher_of_both(
     assert isinstance(downs[0].reason.error, ExceptionGroup)
 
 
-async def test_a_killed_actor_keeps_the_error_that_it_failed_with_before(world: World, kind: Kind) -> None:
+async def test_a_killed_actor_keeps_the_error_that_it_failed_with_before(world: World) -> None:
     class HangsInStop(Actor[Any]):
         async def on_message(self, ctx: Context[Any], message: Any) -> None:
             raise ZeroDivisionError

@@ -124,9 +124,7 @@ async def test_fc_073_a_failing_start_makes_spawn_fail(world: World, kind: Kind)
         await world.until(lambda: system.statistics().actors == ())
 
 
-async def test_fc_072_messages_sent_before_a_start_that_fails_are_dead_and_asks_fail(
-    world: World, kind: Kind
-) -> None:
+async def test_fc_072_messages_sent_before_a_start_that_fails_are_dead_and_asks_fail(world: World) -> None:
     opened = anyio.Event()
 
     class Broken(Actor[Any]):

@@ -62,7 +62,7 @@ async def first_close(events: RelayEvents) -> RelaySessionClosed:
 
 
 async def test_a_full_queue_drops_the_newest_and_counts_it(
-    new_relay: NewRelay, new_client: NewClient, events: RelayEvents
+    new_relay: NewRelay, new_client: NewClient
 ) -> None:
     relay = await new_relay(queue_frames_max=4, write_timeout_s=0.3)
     a, b = await new_client(relay, 1).open(), await new_client(relay, 2).open()

@@ -366,7 +366,7 @@ def test_a_port_in_use_is_said_in_one_line(services: Services, tmp_path: Path) -
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
+def test_a_reader_that_stops_reading_is_no_error() -> None:
     piped = subprocess.run(
         ["sh", "-c", f"'{sys.executable}' -m swactor_diag.cli.main schema | head -1"],
         capture_output=True,

@@ -23,7 +23,6 @@ async def test_the_memory_transport_keeps_the_rules(check: Check, world: World) 
             loop=world.hub.loop,
             one=one,
             other=other,
-            one_address=lambda: ONE,
             other_address=lambda: TWO,
             stranger=NOBODY,
         )
