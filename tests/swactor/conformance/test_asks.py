@@ -21,6 +21,7 @@ from swactor import (
 )
 
 from .conftest import TIMELESS_LOOPS, Kind, World, collecting, echo, ignore, is_handling
+from .hanging import Hangs
 
 
 class Question(msgspec.Struct, Request[str], frozen=True):
@@ -303,10 +304,6 @@ async def test_a_deferred_reply_fails_when_the_actor_ends_without_it(world: Worl
 
 async def test_an_ask_fails_promptly_when_its_handler_is_cancelled(world: World) -> None:
     errors: list[ActorDeadError] = []
-
-    class Hangs(Actor[str]):
-        async def on_message(self, ctx: Context[str], message: str) -> None:
-            await anyio.sleep_forever()
 
     async with world.system() as system:
         ref = await system.spawn(Hangs())

@@ -24,6 +24,7 @@ from swactor import (
 )
 
 from .conftest import Kind, World, depth_of, do, is_handling, spawn_gated, statistics_of
+from .hanging import Hangs
 from .supervised import SOON, child_of, supervise
 
 
@@ -126,10 +127,6 @@ async def test_a_killed_actor_keeps_the_error_that_it_failed_with_before(world: 
 
 
 async def test_an_actor_that_was_killed_without_having_failed_has_no_error(world: World) -> None:
-    class Hangs(Actor[Any]):
-        async def on_message(self, ctx: Context[Any], message: Any) -> None:
-            await anyio.sleep_forever()
-
     async with world.system() as system:
         ref = await system.spawn(Hangs())
         ref.tell("hang")

@@ -23,6 +23,7 @@ from .conftest import (
     spawn_gated,
     statistics_of,
 )
+from .hanging import Stubborn
 
 # -- the grace of what is under way -------------------------------------------------------------------------
 
@@ -136,18 +137,9 @@ async def test_fc_078_an_actor_that_ignores_its_cancellation_is_left_behind_and_
     seen = Seen()
     release = anyio.Event()
 
-    class Stubborn(Actor[str]):
-        async def on_message(self, ctx: Context[str], message: str) -> None:
-            while not release.is_set():
-                try:
-                    with anyio.CancelScope(shield=True):
-                        await release.wait()
-                except BaseException:  # noqa: BLE001 - it swallows its cancellation on purpose
-                    continue
-
     async with world.system() as system:
         system.attach(seen)
-        ref = await system.spawn(Stubborn(), name="stubborn")
+        ref = await system.spawn(Stubborn(release), name="stubborn")
         ref.tell("hold")
         await world.until(lambda: is_handling(system, ref))
         reason = await world.result(system.stop_actor(ref, grace_s=0.001))

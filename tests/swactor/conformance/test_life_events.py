@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from swactor import (
-    Actor,
     ActorFailed,
     ActorSpawned,
     ActorStopped,
@@ -16,30 +15,8 @@ from swactor import (
 )
 
 from .conftest import Kind, Seen, World, do, ignore, is_handling
+from .hanging import Hangs, Stubborn
 from .supervised import child_of, supervise
-
-
-class Stubborn(Actor[Any]):
-    """Ignores its cancellation until it is released."""
-
-    def __init__(self, release: anyio.Event) -> None:
-        self._release = release
-
-    async def on_message(self, ctx: Context[Any], message: Any) -> None:
-        while not self._release.is_set():
-            try:
-                with anyio.CancelScope(shield=True):
-                    await self._release.wait()
-            except BaseException:  # noqa: BLE001 - it swallows its cancellation on purpose
-                continue
-
-
-class Hangs(Actor[Any]):
-    """Handles its first message for ever."""
-
-    async def on_message(self, ctx: Context[Any], message: Any) -> None:
-        await anyio.sleep_forever()
-
 
 # -- beginnings and ends -------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from swactor import (
 )
 
 from .conftest import Kind, Seen, World, do, is_handling, spawn_gated, statistics_of
+from .hanging import Hangs
 from .supervised import NEVER, child_of, down, supervise
 
 
@@ -86,10 +87,6 @@ async def test_a_link_works_both_ways(world: World, kind: Kind) -> None:
 
 
 async def test_an_actor_that_was_killed_takes_those_it_is_linked_to_along(world: World, kind: Kind) -> None:
-    class Hangs(Actor[Any]):
-        async def on_message(self, ctx: Context[Any], message: Any) -> None:
-            await anyio.sleep_forever()
-
     async with world.system() as system:
         one, hangs = await system.spawn(kind(do)), await system.spawn(Hangs())
         await linked(world, one, hangs)

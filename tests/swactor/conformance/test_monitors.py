@@ -9,6 +9,7 @@ import pytest
 from swactor import Actor, ActorRef, Context, Down, ExitKind, ExitReason
 
 from .conftest import SYNC, Kind, World, echo, fail, ignore, is_handling
+from .hanging import Hangs
 
 
 class Watcher:
@@ -68,10 +69,6 @@ async def test_a_down_carries_the_error_of_a_failure(world: World, kind: Kind, w
 async def test_a_down_says_when_an_actor_was_stopped_or_killed(
     world: World, kind: Kind, watcher: Watcher
 ) -> None:
-    class Hangs(Actor[Any]):
-        async def on_message(self, ctx: Context[Any], message: Any) -> None:
-            await anyio.sleep_forever()
-
     async with world.system() as system:
         ref = await system.spawn(kind(watcher))
         for target in (await system.spawn(kind(ignore)), await system.spawn(Hangs())):

@@ -21,15 +21,8 @@ from swactor import (
 )
 
 from .conftest import Kind, Seen, World, echo, fail, ignore, is_handling
+from .hanging import Hangs, Stubborn
 from .supervised import down
-
-
-class Hangs(Actor[Any]):
-    """Handles its first message for ever."""
-
-    async def on_message(self, ctx: Context[Any], message: Any) -> None:
-        await anyio.sleep_forever()
-
 
 # -- order and completeness ----------------------------------------------------------------------------------
 
@@ -145,15 +138,6 @@ async def test_fc_078_an_actor_that_cannot_be_stopped_is_left_behind_and_the_res
     stopped: list[str] = []
     release = anyio.Event()
 
-    class Stubborn(Actor[Any]):
-        async def on_message(self, ctx: Context[Any], message: Any) -> None:
-            while not release.is_set():
-                try:
-                    with anyio.CancelScope(shield=True):
-                        await release.wait()
-                except BaseException:  # noqa: BLE001 - it swallows its cancellation on purpose
-                    continue
-
     class Polite(Actor[Any]):
         def on_stop(self, ctx: Context[Any], reason: ExitReason) -> None:
             stopped.append(ctx.actor_id.path)
@@ -161,7 +145,7 @@ async def test_fc_078_an_actor_that_cannot_be_stopped_is_left_behind_and_the_res
     async with world.system(grace_s=0.001) as system:
         system.attach(seen)
         await system.spawn(Polite(), name="older")
-        stubborn = await system.spawn(Stubborn(), name="stubborn")
+        stubborn = await system.spawn(Stubborn(release), name="stubborn")
         await system.spawn(Polite(), name="newer")
         stubborn.tell("hold")
         await world.until(lambda: is_handling(system, stubborn))

@@ -25,6 +25,7 @@ from swactor import (
 )
 
 from .conftest import SYNC, Kind, Seen, World, echo, fail, is_handling, statistics_of
+from .hanging import stubbornly
 from .supervised import NEVER, Fragile, child_of, down, supervise
 
 # -- what a restart keeps and what it forgets ----------------------------------------------------------------
@@ -199,12 +200,7 @@ async def test_a_task_that_was_given_up_does_not_wake_in_the_next_life(world: Wo
 
         async def on_message(self, ctx: Context[str], message: str) -> None:
             if message == "hold":
-                while not release.is_set():
-                    try:
-                        with anyio.CancelScope(shield=True):
-                            await release.wait()
-                    except BaseException:  # noqa: BLE001 - it ignores its cancellation on purpose
-                        continue
+                await stubbornly(release)
                 return
             handled.append((self._life, message))
 
