@@ -36,7 +36,7 @@ API_GAPS = (
     "RelayTunnel.last_error",
     "RelayTunnel.latency_ms",
 )
-"""What the production library cannot tell at the time of writing, so that a simulated node lacks it too."""
+"""What the production library cannot tell, so that a simulated node lacks it too."""
 
 VERSIONS = (("wheel", "simulated"), ("iroh", "simulated"))
 
