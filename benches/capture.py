@@ -31,14 +31,30 @@ TITLE = f"{CHILDREN} children"
 
 
 @contextmanager
-def _children() -> Iterator[list[int]]:
+def sleepers(count: int) -> Iterator[list[int]]:
+    """Yield the pids of ``count`` children that do nothing; they are killed in the end."""
     with ExitStack() as stack:
         pids: list[int] = []
-        for _ in range(CHILDREN):
+        for _ in range(count):
             child = stack.enter_context(subprocess.Popen(["sleep", "600"]))
             stack.callback(child.kill)
             pids.append(child.pid)
         yield pids
+
+
+def sleeper_started(pid: int) -> ProcessStarted:
+    """Return what the owner of such a child would have been told."""
+    return ProcessStarted(
+        process=cast("ActorRef[Any]", None),  # nobody talks to it here
+        spawn_id=f"s{pid}",
+        label=f"worker-{pid}",
+        pid=pid,
+        parent_pid=os.getpid(),
+        start_time=None,
+        command=("sleep", "600"),
+        started_at_ms=0,
+        guarded=True,
+    )
 
 
 class Floor:
@@ -93,20 +109,8 @@ class Psutil:
 
 def _product(pids: list[int]) -> SubprocessIntrospector:
     table = SubprocessIntrospector(proc=LinuxProc(), clock=SystemClock(), units=kernel_units())
-    for number, pid in enumerate(pids):
-        table.hear(
-            ProcessStarted(
-                process=cast("ActorRef[Any]", None),  # nobody talks to it here
-                spawn_id=f"s{number}",
-                label=f"worker-{number}",
-                pid=pid,
-                parent_pid=os.getpid(),
-                start_time=None,
-                command=("sleep", "600"),
-                started_at_ms=0,
-                guarded=True,
-            )
-        )
+    for pid in pids:
+        table.hear(sleeper_started(pid))
     return table
 
 
@@ -122,7 +126,7 @@ def _turn(look: Callable[[], object]) -> Callable[[], Any]:
 
 async def children(run: Run) -> list[Row]:
     """Look at many children: the figures of each, as a snapshot has them."""
-    with _children() as pids, ExitStack() as stack:
+    with sleepers(CHILDREN) as pids, ExitStack() as stack:
         product = Way("product", "introspector", _turn(_product(pids).observe))
         floor = Way("floor", "kept descriptors", _turn(Floor(pids, stack).look), Bar(1.3, at_most=True))
         slower = await compare(run, (product, floor), section="capture", title=TITLE)

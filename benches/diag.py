@@ -6,7 +6,6 @@ together are shown. Beside a figure stands the bar that it has to reach, if ther
 The exit status is 0 whatever the figures are: a benchmark is not a test.
 """
 
-import argparse
 import asyncio
 import gc
 import os
@@ -19,6 +18,7 @@ if not __package__:  # started as a file: its packages lie beside its folder
 
 from benches import capture, recorder
 from benches.measure import Progress
+from benches.options import Options, parser, sort_steps
 from benches.report import Row, as_json, print_rows
 from benches.turns import Run
 
@@ -56,30 +56,12 @@ async def _measure(run: Run, names: list[str]) -> list[Row]:
     return rows
 
 
-class _Options(argparse.Namespace):
-    only: list[str]
-    slices: int
-    json: Path | None
-
-
-def _parse() -> _Options:
-    what = "\n".join(f"  {name:<10}{text}" for name, text in TEXTS.items())
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=f"what can be measured:\n{what}\n\nLet nothing else run beside it.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--only", metavar="NAME", action="append", choices=list(STEPS), help="measure this; may be repeated"
-    )
-    parser.add_argument("--slices", metavar="N", type=int, default=40, help="how often all take turns (40)")
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="write the figures, and each slice, to FILE"
-    )
-    options = parser.parse_args(namespace=_Options())
-    options.only = [name for name in STEPS if not options.only or name in options.only]
+def _parse() -> Options:
+    made = parser(__doc__, TEXTS, note="Let nothing else run beside it.", slices=40)
+    options = made.parse_args(namespace=Options())
+    sort_steps(options, TEXTS)
     if options.slices < 1:
-        parser.error("at least one slice is needed")
+        made.error("at least one slice is needed")
     return options
 
 

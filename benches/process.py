@@ -15,7 +15,6 @@ Lines of 4 KiB (``--line-bytes 4096``) are read nearly as fast as a bare loop re
 The exit status is 0 whatever the figures are: a benchmark is not a test.
 """
 
-import argparse
 import asyncio
 import gc
 import os
@@ -36,6 +35,7 @@ if not __package__:  # started as a file: its packages lie beside its folder
 
 from benches.children import Anyio, Asyncio, Limit, LimitByLine, Meter, StartCost, Way
 from benches.measure import Progress, ratios, spread, undisturbed
+from benches.options import Options, parser, sort_steps
 from benches.owners import Driver, DriverInBatches, DriverInChunks, Floor
 from benches.report import Figure, Row, as_json, print_rows, spell
 from benches.workloads import Bar
@@ -280,39 +280,25 @@ async def _measure(
     return rows, run.costs
 
 
-class _Options(argparse.Namespace):
-    only: list[str]
-    slices: int
+class _Options(Options):
     megabytes: int
     line_bytes: int
-    json: Path | None
 
 
 def _parse() -> _Options:
-    what = "\n".join(f"  {name:<8}{text}" for name, text in TEXTS.items())
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=f"what can be measured:\n{what}\n\n"
-        "A whole run takes about a minute; let nothing else run beside it.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = parser(
+        __doc__, TEXTS, note="A whole run takes about a minute; let nothing else run beside it.", slices=40
     )
-    parser.add_argument(
-        "--only", metavar="NAME", action="append", choices=list(STEPS), help="measure this; may be repeated"
-    )
-    parser.add_argument("--slices", metavar="N", type=int, default=40, help="how often all take turns (40)")
-    parser.add_argument(
+    made.add_argument(
         "--megabytes", metavar="N", type=int, default=256, help="how much output is read a slice (256)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--line-bytes", metavar="N", type=int, default=100, help="how long the lines of output are (100)"
     )
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="write the figures, and each slice, to FILE"
-    )
-    options = parser.parse_args(namespace=_Options())
-    options.only = [name for name in STEPS if not options.only or name in options.only]
+    options = made.parse_args(namespace=_Options())
+    sort_steps(options, TEXTS)
     if min(options.slices, options.megabytes, options.line_bytes) < 1:
-        parser.error("at least one slice, one megabyte, and one byte a line, is needed")
+        made.error("at least one slice, one megabyte, and one byte a line, is needed")
     return options
 
 

@@ -6,26 +6,24 @@ floors are measured, too. Records are written beside msgspec alone: it gets a sn
 are put together already, and events that have their envelope around them already.
 """
 
-import os
 import statistics
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
-from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from msgspec import Struct, structs
 
+from benches.capture import sleeper_started, sleepers
 from benches.report import Row
 from benches.turns import Run, Step, Way, compare
 from benches.workloads import Bar
-from swactor import Actor, ActorRef, ActorSystem, Context, Event, SystemClock
+from swactor import Actor, ActorSystem, Context, Event, SystemClock
 from swactor_diag.delivery.batches import BatchMaker
 from swactor_diag.identity import identity_from_env
 from swactor_diag.introspect import Observed
@@ -37,7 +35,6 @@ from swactor_diag.schema.snapshot import SnapshotEnvelope, Trigger, TriggerKind
 from swactor_diag.schema.submission import Answer, ClockStamp, Outgoing
 from swactor_diag.snapshot_writer import SnapshotWriter
 from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
-from swactor_process import ProcessStarted
 
 REPEATS = 40
 """Batches, or snapshots, of one slice."""
@@ -240,38 +237,15 @@ async def _node(
     *, recorded: bool, config: DiagnosticsConfig | None = None
 ) -> AsyncIterator[tuple[ActorSystem, Diagnostics | None]]:
     """A node with children; with everything that diagnostics do, or with none of it."""
-    with ExitStack() as stack:
+    with sleepers(CHILDREN) as pids:
         async with ActorSystem() as system:
             diag: Diagnostics | None = None
-            pids = []
-            for _ in range(CHILDREN):
-                child = stack.enter_context(_sleeper())
-                stack.callback(child.kill)
-                pids.append(child.pid)
             if recorded:
                 ports = replace(production_ports({}), sink=_Takes())
                 diag = await Diagnostics.from_ports(system, IDENTITY, ports=ports, config=config)
                 for pid in pids:
-                    diag.subprocesses.tell(_started(pid))
+                    diag.subprocesses.tell(sleeper_started(pid))
             yield system, diag
-
-
-def _sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sleep", "600"])
-
-
-def _started(pid: int) -> ProcessStarted:
-    return ProcessStarted(
-        process=cast("ActorRef[Any]", None),  # nobody talks to it here
-        spawn_id=f"s{pid}",
-        label=f"worker-{pid}",
-        pid=pid,
-        parent_pid=os.getpid(),
-        start_time=None,
-        command=("sleep", "600"),
-        started_at_ms=0,
-        guarded=True,
-    )
 
 
 class _Counts(Actor[int]):

@@ -10,7 +10,6 @@ wakeup future, without any guarantee. Its handler is `async def`, awaited for ea
 The exit status is 0 whatever the figures are: a benchmark is not a test.
 """
 
-import argparse
 import asyncio
 import os
 import platform
@@ -24,6 +23,7 @@ if not __package__:  # started as a file: its packages lie beside its folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benches.measure import Progress
+from benches.options import Options, parser, sort_steps
 from benches.peers import INSTALL, PEERS
 from benches.report import Row, as_json, print_table
 from benches.steps import FLOODS, STEPS, Run
@@ -75,37 +75,26 @@ async def _measure(
     return rows, run.costs
 
 
-class _Options(argparse.Namespace):
-    only: list[str]
-    slices: int
+class _Options(Options):
     uvloop: bool
-    json: Path | None
 
 
 def _parse() -> _Options:
-    what = "\n".join(
-        textwrap.indent(text, " " * 12).replace(" " * 12, f"  {name:<10}", 1) for name, text in TEXTS.items()
-    )
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=f"what can be measured:\n{what}\n\nThe other libraries are optional: {INSTALL}\n"
+    texts = {name: textwrap.indent(text, " " * 12).lstrip() for name, text in TEXTS.items()}
+    made = parser(
+        __doc__,
+        texts,
+        note=f"The other libraries are optional: {INSTALL}\n"
         "A whole run takes 60 to 90 seconds; let nothing else run beside it.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        slices=7,
     )
-    parser.add_argument(
-        "--only", metavar="NAME", action="append", choices=list(STEPS), help="measure this; may be repeated"
-    )
-    parser.add_argument("--slices", metavar="N", type=int, default=7, help="how often all take turns (7)")
-    parser.add_argument("--uvloop", action="store_true", help="on uvloop instead of asyncio's own event loop")
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="write the figures, and each slice, to FILE"
-    )
-    options = parser.parse_args(namespace=_Options())
-    options.only = [name for name in STEPS if not options.only or name in options.only]
+    made.add_argument("--uvloop", action="store_true", help="on uvloop instead of asyncio's own event loop")
+    options = made.parse_args(namespace=_Options())
+    sort_steps(options, texts)
     if options.slices < 1:
-        parser.error("at least one slice is needed")
+        made.error("at least one slice is needed")
     if options.uvloop and find_spec("uvloop") is None:
-        parser.error("uvloop is not installed: pip install uvloop")
+        made.error("uvloop is not installed: pip install uvloop")
     return options
 
 
