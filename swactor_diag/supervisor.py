@@ -151,6 +151,9 @@ class Diagnostics:
         self._ships = ships
         self._supervisor: ActorRef[Any]
         self._refs: dict[str, ActorRef[object]] = {}
+        """The actors of the tree by their ids; none before all of them are known."""
+        self._early: list[tuple[str, object]] = []
+        """What one of them had to tell another before."""
 
     @classmethod
     async def start(
@@ -185,8 +188,9 @@ class Diagnostics:
             Supervisor(specs, strategy=Strategy.ONE_FOR_ONE, budget=BUDGET, backoff=BACKOFF),
             name="diagnostics",
         )
-        for spec in specs:
-            self._refs[spec.id] = await self._supervisor.ask(GetChild(spec.id))
+        self._refs = {spec.id: await self._supervisor.ask(GetChild(spec.id)) for spec in specs}
+        for name, message in self._early:
+            self._tell(name, message)
         return self
 
     @classmethod
@@ -321,7 +325,7 @@ class Diagnostics:
                 recorder=self._recorder,
                 batches=batches,
                 figures=figures,
-                request_snapshot=lambda: self._refs[SNAPSHOTTER].tell(SnapshotWanted()),
+                request_snapshot=lambda: self._tell(SNAPSHOTTER, SnapshotWanted()),
                 batch_interval_s=self._config.batch_interval_s,
                 flush_budget_s=self._config.flush_budget_s,
             )
@@ -350,7 +354,14 @@ class Diagnostics:
 
     def _ship_snapshot(self, body: bytes) -> None:
         if self._ships:
-            self._refs[SHIPPER].tell(ShipSnapshot(body))
+            self._tell(SHIPPER, ShipSnapshot(body))
+
+    def _tell(self, name: str, message: object) -> None:
+        """Tell one actor of the tree what another says; they run before `start` knows all of them."""
+        if self._refs:
+            self._refs[name].tell(message)
+        else:
+            self._early.append((name, message))
 
 
 def _factory(introspector: Introspector[object]) -> Callable[[], Actor[Any]]:

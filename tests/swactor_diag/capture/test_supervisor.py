@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from swactor import Actor, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
+from swactor import Actor, ActorFailed, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
 from swactor.cluster import ClusterNotRunningError
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport.memory import MemoryHub
+from swactor.testing import Recorder, until
 from swactor_diag.delivery.disk_spool import DiskSpool
 from swactor_diag.delivery.sink import SinkAddressError
 from swactor_diag.delivery.spool import MemorySpool
@@ -29,7 +30,7 @@ from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import SubprocessExited
 from swactor_diag.schema.network import RentalBlock
 from swactor_diag.schema.reading import read_batch
-from swactor_diag.schema.submission import RecordKind
+from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
 from swactor_diag.supervisor import Diagnostics, of_cluster
 from swactor_process import (
     LinuxSpawner,
@@ -81,6 +82,35 @@ async def test_without_a_collector_nothing_is_shipped_and_everything_else_works(
         assert await diag.finalize("done") is None
         assert isinstance((await diag.snapshot()).body.subprocess, SubprocessBlock)
         await diag.stop()
+
+
+class HintingSink(ListSink):
+    """Asks for a snapshot with each answer, until it has one."""
+
+    async def post(self, record: Outgoing) -> Answer:
+        answer = await super().post(record)
+        return structs.replace(answer, snapshot_now=not self.has_snapshot())
+
+    def has_snapshot(self) -> bool:
+        return bool(self.of_kind(RecordKind.SNAPSHOT))
+
+
+class Echo(Actor[int]):
+    def on_message(self, ctx: Context[int], message: int) -> int:
+        return message
+
+
+async def test_a_collector_that_wants_a_snapshot_while_the_tree_starts_gets_it(identity: Identity) -> None:
+    for asks_before in range(64):  # after some number of asks the loop turns, be it in the midst of a start
+        sink = HintingSink()
+        async with ActorSystem() as system:
+            heard = Recorder(system)
+            echo = await system.spawn(Echo())
+            for number in range(asks_before):
+                await echo.ask(number)
+            await Diagnostics.start(system, identity, sink=sink)
+            await until(sink.has_snapshot)
+        assert heard.of(ActorFailed) == ()
 
 
 @pytest.fixture
