@@ -76,13 +76,16 @@ class _Settled:
     """The post in progress has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """How a post ended."""
+@dataclass(slots=True)
+class _Post:
+    """The post that is under way, or has ended with a ``result`` that nobody has acted upon yet."""
 
     record: Outgoing
-    result: Answer | Exception
-    ended_ms: int
+    from_spool: bool
+    """Whether the spool has the record; else it is in memory only, and lost when forgotten."""
+    task: Cancellable | None = None
+    result: Answer | Exception | None = None
+    ended_ms: int = 0
 
 
 ShipperMessage = ShipSnapshot | FinalizeRun | Observe | _Cut | _Retry | _Release | _Settled
@@ -113,13 +116,12 @@ class Shipper(Actor[ShipperMessage]):
         self._flush_budget_s = flush_budget_s
         self._fresh: deque[Outgoing] = deque()
         self._fresh_bytes = 0
+        self._fresh_has_turn = True  # the boot record goes before what an earlier boot left in the spool
         self._failures = 0
-        self._in_flight: Outgoing | None = None
-        self._from_spool = True  # as if: the boot record goes before what an earlier boot left in the spool
+        """In a row; above 0 a wait is on, and records go straight to the spool."""
         self._suspicion = Suspicion()
         self._release_waits = False
-        self._task: Cancellable | None = None
-        self._outcome: _Outcome | None = None
+        self._under_way: _Post | None = None
         self._stopping = False
         self._settled: Waiter[None] | None = None
         self._finalizing: dict[str, Reply[str | None]] = {}
@@ -167,10 +169,12 @@ class Shipper(Actor[ShipperMessage]):
         self._settle(ctx)
         self._cut()
         await self._flush(ctx, deadline_ns)
-        if self._task is not None:
-            self._task.cancel()
-        if self._in_flight is not None and not self._from_spool:
-            self._spool.put(self._in_flight)
+        post = self._under_way
+        if post is not None:
+            if post.task is not None:
+                post.task.cancel()
+            if not post.from_spool:
+                self._spool.put(post.record)
         self._spool_fresh()
         if not reason.abnormal:  # else it is started again, with the same spool
             self._spool.close()
@@ -219,86 +223,85 @@ class Shipper(Actor[ShipperMessage]):
 
     def _pump(self, ctx: Context[ShipperMessage], *, after_wait: bool = False) -> None:
         """Post the next record, if nothing is under way and no wait is on."""
-        if self._in_flight is not None or (self._failures and not after_wait):
+        if self._under_way is not None or (self._failures and not after_wait):
             return
-        record = self._choose()
-        if record is None:
+        post = self._next_post()
+        if post is None:
             self._failures = 0  # a wait ended with nothing to send: there is nothing to be careful about
             return
-        self._in_flight = record
-        self._task = ctx.loop.start_task(self._post(ctx, record), name=f"post {record.batch_id}")
+        self._under_way = post
+        post.task = ctx.loop.start_task(self._perform(ctx, post), name=f"post {post.record.batch_id}")
 
-    def _choose(self) -> Outgoing | None:
-        """The next record: fresh and spooled ones take turns, so that neither starves."""
+    def _next_post(self) -> _Post | None:
+        """Fresh and spooled records take turns, so that neither starves; after a failure, what is spooled."""
         spooled = None
-        if self._failures or not self._from_spool or not self._fresh:
+        if self._failures or not self._fresh_has_turn or not self._fresh:
             spooled = self._suspicion.choose(self._spool)
-        self._from_spool = spooled is not None
+        self._fresh_has_turn = spooled is not None
         if spooled is not None:
-            return spooled
-        return self._next_fresh() if self._fresh else None
+            return _Post(spooled, from_spool=True)
+        return _Post(self._next_fresh(), from_spool=False) if self._fresh else None
 
-    async def _post(self, ctx: Context[ShipperMessage], record: Outgoing) -> None:
-        """Runs in its own task; tells the actor how it went."""
-        result: Answer | Exception
+    async def _perform(self, ctx: Context[ShipperMessage], post: _Post) -> None:
+        """Runs in its own task; tells the actor when it has ended."""
         try:
-            result = await self._sink.post(record)
+            post.result = await self._sink.post(post.record)
         except Exception as error:  # noqa: BLE001 - whatever a sink raises is a failed attempt
-            result = error
-        self._outcome = _Outcome(record, result, ctx.clock.wall_ms())
+            post.result = error
+        post.ended_ms = ctx.clock.wall_ms()
         if self._settled is not None:
             self._settled.set(None)
         elif not self._stopping:
             ctx.ref.tell(_Settled())
 
     def _settle(self, ctx: Context[ShipperMessage]) -> None:
-        """Act on how the post in progress ended."""
-        outcome, self._outcome = self._outcome, None
-        if outcome is None:
+        """Act on how the post ended, if it has."""
+        post = self._under_way
+        if post is None or post.result is None:
             return
-        self._in_flight = self._task = None
-        match outcome.result:
+        self._under_way = None
+        match post.result:
             case Answer() as answer:
-                self._stored(ctx, outcome, answer)
+                self._stored(ctx, post, answer)
             case RecordRefusedError() as error:
-                self._refused(ctx, outcome.record, error)
+                self._refused(ctx, post.record, error)
             case error:
-                self._failed(ctx, outcome.record, error)
+                self._failed(ctx, post, error)
 
-    def _stored(self, ctx: Context[ShipperMessage], outcome: _Outcome, answer: Answer) -> None:
-        record = outcome.record
-        self._works(record)
+    def _stored(self, ctx: Context[ShipperMessage], post: _Post, answer: Answer) -> None:
+        record = post.record
+        self._sink_works(record)
         self._figures.sent += 1
-        if self._from_spool:
+        if post.from_spool:
             self._spool.pop(record.batch_id)
         if record.kind is not RecordKind.EVENTS or record.events > record.clock_samples:
             # Not for a batch of clock samples only: it would bring forth the next one, for ever.
-            ctx.emit(_clock_sample(answer, node_recv_ms=outcome.ended_ms))
+            ctx.emit(_clock_sample(answer, node_recv_ms=post.ended_ms))
         self._answer_finalize(record, answer.bundle_path)
         if answer.snapshot_now and not self._stopping:
             self._request_snapshot()
 
-    def _works(self, settled: Outgoing) -> None:
+    def _sink_works(self, settled: Outgoing) -> None:
         self._suspicion.works(settled.batch_id)
         self._failures = 0
 
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
-        self._works(record)  # it is there, and said what it thinks of this one
+        self._sink_works(record)  # it is there, and said what it thinks of this one
         self._spool.set_aside(record, str(error))
         self._report_once(ctx, f"{record.kind.value} records are refused: {error}", f"refused {error.status}")
         self._answer_finalize(record, None)
 
-    def _failed(self, ctx: Context[ShipperMessage], record: Outgoing, error: Exception) -> None:
+    def _failed(self, ctx: Context[ShipperMessage], post: _Post, error: Exception) -> None:
         self._figures.attempts_failed += 1
         self._figures.last_failure = f"{type(error).__name__}: {error}"[:200]
-        if record.kind is RecordKind.BOOT:  # who a node is goes first: it is not passed over
+        if post.record.kind is RecordKind.BOOT:  # who a node is goes first: it is not passed over
             self._suspicion.sink_failed()
-        elif self._suspicion.failed(record.batch_id):
+        elif self._suspicion.failed(post.record.batch_id):
             self._release_later(ctx)
             return
         self._failures += 1
-        if not self._from_spool:
-            self._spool.put(record)
+        if not post.from_spool:
+            self._spool.put(post.record)
         self._spool_fresh()
         for reply in self._finalizing.values():
             reply.send(None)
@@ -327,15 +330,14 @@ class Shipper(Actor[ShipperMessage]):
             self._pump(ctx, after_wait=last_try)
             last_try = False
             left_s = (deadline_ns - ctx.clock.monotonic_ns()) / 1e9
-            if self._in_flight is None or left_s <= 0:
+            if self._under_way is None or left_s <= 0:
                 return
-            await self._wait_settled(ctx, left_s)
+            if self._under_way.result is None:
+                await self._wait_settled(ctx, left_s)
             self._settle(ctx)
             self._cut()  # the clock sample of the record before, and what else happened meanwhile
 
     async def _wait_settled(self, ctx: Context[ShipperMessage], time_s: float) -> None:
-        if self._outcome is not None:
-            return
         settled: Waiter[None] = ctx.loop.waiter()
         self._settled = settled
         timer = ctx.loop.call_later(time_s, lambda: settled.set(None))
@@ -343,12 +345,13 @@ class Shipper(Actor[ShipperMessage]):
         timer.cancel()
 
     def _answer(self, message: Observe) -> None:
+        post = self._under_way
         block = delivery_block(
             self._figures,
             recorder=self._recorder,
             batches=self._batches,
             spool=self._spool.figures(),
-            waiting=len(self._fresh) + (self._in_flight is not None and not self._from_spool),
+            waiting=len(self._fresh) + (post is not None and not post.from_spool),
         )
         entry = IntrospectorEntry(name=DELIVERY, outcome=IntrospectionOutcome.OK, duration_us=0)
         message.reply_to.tell(Observed(message.round, entry, block))
