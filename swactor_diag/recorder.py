@@ -87,7 +87,12 @@ class _Line:
 
 
 class Recorder:
-    """The Observer of one boot. Without ``retain`` it only keeps the reachability log: nothing is shipped."""
+    """The Observer of one boot. Without ``retain`` it only keeps the reachability log: nothing is shipped.
+
+    An event is noted in three steps: read the clock, take a blank line, fill it in. When the page is full, or
+    somebody wants to know, it is turned: the spare one is in use, and what it said is in `_turned`. Whatever
+    costs more (numbers, milliseconds, reachability) happens to that later, and moves it on to `_numbered`.
+    """
 
     observe: _TakesNote
     """Take note of an event. Never raises, never waits."""
@@ -99,7 +104,7 @@ class Recorder:
         self._page_max = max(1, min(BATCH_EVENTS, waiting_max // 4) - 1)
         self._page = [_Line() for _ in range(self._page_max)]
         """What was noted last."""
-        self._next_page = [_Line() for _ in range(self._page_max)]
+        self._spare_page = [_Line() for _ in range(self._page_max)]
         self._blank = self._page[::-1]
         """The lines of the page that are left, the next one last. Always this list: the note taker has it."""
         self._half_noted: list[_Line] = []
@@ -180,28 +185,32 @@ class Recorder:
         self._due()
 
     def _turn_page(self) -> None:
-        """Begin the next page, then read the last one.
+        """Begin the spare page, then read the one in use so far.
 
-        This may happen in the midst of taking note: a signal handler or a finalizer may use the recorder.
+        This may happen in the midst of taking note, and a note may be taken in the midst of this: a signal
+        handler or a finalizer may use the recorder.
         """
-        page, self._page, self._next_page = self._page, self._next_page, self._page
+        page, self._page, self._spare_page = self._page, self._spare_page, self._page
         blank = self._page[::-1]
         taken = len(page) - len(self._blank)
         self._blank[:] = blank
+        while taken < len(page) and page[taken].event is not None:
+            taken += 1  # noted by who interrupted us since we counted
         half_noted, self._half_noted = self._half_noted, []
         for line in half_noted + page[:taken]:
             if line.event is None:
                 self._half_noted.append(line)
             else:
                 self._turned.append((line.reading, line.event))
+        # A line that is still to be filled in belongs to who took it: the page gets another one.
         page[:taken] = [_Line() if line.event is None else line for line in page[:taken]]
         for line in page:
             line.event = None
 
     def _number(self) -> None:
         self._turn_page()
-        jotted, self._turned = self._turned, []
-        for reading, event in jotted:
+        turned, self._turned = self._turned, []
+        for reading, event in turned:
             self._seq += 1
             wall_ms = int(reading * self._ms_per_unit)
             self._reachability.note(wall_ms, event)

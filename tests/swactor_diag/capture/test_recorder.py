@@ -107,6 +107,34 @@ def test_who_takes_note_may_be_interrupted_by_who_fetches(recorder: Recorder) ->
     assert recorder.seq == 3
 
 
+def test_who_fetches_may_be_interrupted_by_who_takes_note(recorder: Recorder) -> None:
+    """At each call that it makes, in one fetch after the other."""
+    at, calls, fetched = 0, 0, list[Noted]()
+
+    def interrupt(frame: FrameType, what: str, function: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            sys.setprofile(None)
+            recorder.observe(made(-at))
+
+    while calls >= at:
+        at, calls = at + 1, 0
+        recorder.observe(made(at))
+        sys.setprofile(interrupt)
+        fetched += recorder.take(9)
+        sys.setprofile(None)
+
+    fetched += recorder.take(9)
+    interrupts = at - 1
+    assert interrupts > 5
+    assert {one.event.fields["n"] for one in fetched if isinstance(one.event, Custom)} == {
+        *range(1, at + 1),
+        *range(-interrupts, 0),
+    }
+    assert [one.seq for one in fetched] == list(range(1, len(fetched) + 1))
+
+
 def test_many_events_are_announced_once_until_they_are_fetched() -> None:
     recorder = Recorder(clock=TickingClock())
     told: list[int] = []
