@@ -45,7 +45,11 @@ NO_BATCH: Final = repeat(None, 0)
 
 
 class Cell(Life):
-    """The runtime's side of one actor."""
+    """The runtime's side of one actor.
+
+    ``ref.lane`` says whether somebody is on the way to look at the mailbox of a running actor: the run queue
+    or, for an asynchronous one, its task. Then a message is added, and nothing else; else somebody is sent.
+    """
 
     __slots__ = (
         "_deferred",

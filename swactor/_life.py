@@ -47,27 +47,27 @@ GONE: Final[Actor[Any]] = Actor()
 
 
 class Life:
-    """The part of a `Cell` that outlasts single messages."""
+    """The part of a `Cell` that outlasts single messages. ``ref.cell`` is this very object, as a `Cell`."""
 
     __slots__ = (
         "_context",
         "_drain_limits",
         "_end_waiters",
-        "_grace_s",
         "_hook",
         "_patience",
         "_reason",
         "_serve_task",
         "_start_waiter",
+        "_stop_grace_s",
         "_timers",
         "actor",
         "child_policy",
         "children",
         "era",
-        "grace_s",
         "kind",
         "mailbox",
         "name",
+        "own_grace_s",
         "parent",
         "ref",
         "restarts",
@@ -91,9 +91,10 @@ class Life:
         self.supervised = False
         self.retired = False
         """Whether its supervisor is not to start it again."""
-        self.grace_s: float | None = None
+        self.own_grace_s: float | None = None
         """What it is given to stop when its parent does; None: what the parent was given."""
-        self._grace_s = DEFAULT_GRACE_S
+        self._stop_grace_s = DEFAULT_GRACE_S
+        """What the stop under way was given."""
         self.era = 0
         """Counts how often a task of this actor was given up; such a task finds itself in another era."""
         self.ref: LocalRef[Any]
@@ -220,15 +221,18 @@ class Life:
             self.begin_stop(ExitReason(FAILED, error))
 
     def begin_stop(self, reason: ExitReason, grace_s: float = DEFAULT_GRACE_S) -> None:
-        """Start the end; a task that still runs may finish its message within ``grace_s``."""
-        if self.state is STOPPING and self._patience is not None and grace_s < self._grace_s:
-            self._grace_s = grace_s
+        """Start the end; a task that still runs may finish its message within ``grace_s``.
+
+        Asked once more, a shorter grace counts and a longer one does not.
+        """
+        if self.state is STOPPING and self._patience is not None and grace_s < self._stop_grace_s:
+            self._stop_grace_s = grace_s
             self._kill_after(grace_s)
         if self.state is not RUNNING and self.state is not STARTING:
             return
         self.state = STOPPING
         self._reason = reason
-        self._grace_s = grace_s
+        self._stop_grace_s = grace_s
         if self._timers is not None:
             self._timers.cancel_all()
         self.ref.lane = None
@@ -263,7 +267,8 @@ class Life:
             self._lose_patience()
         newest = self._newest_child() if self.children else None
         if newest is not None:  # newest first: a later child may use an earlier one
-            newest.signal(Stop(ASKED_TO_STOP, self._grace_s if newest.grace_s is None else newest.grace_s))
+            own_s = newest.own_grace_s
+            newest.signal(Stop(ASKED_TO_STOP, self._stop_grace_s if own_s is None else own_s))
         elif not self.kind.stops or self.reason.kind is KILLED:
             self._stopped()
         else:
@@ -271,7 +276,7 @@ class Life:
             call = partial(self.actor.on_stop, self.context, reason)
             self._hook = run_hook(self.ref.cell, call, self._stop_done)
             if self._hook is not None:
-                self._kill_after(self._grace_s)
+                self._kill_after(self._stop_grace_s)
 
     def go_on_stopping(self) -> None:
         """A child has ended: stop the next one, unless this actor's own work is still under way."""

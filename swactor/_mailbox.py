@@ -53,9 +53,13 @@ DEFAULT_POLICY = MailboxPolicy()
 
 
 class Mailbox:
-    """The user lane of one actor. Made when its first message comes."""
+    """The user lane of one actor. Made when its first message comes.
 
-    __slots__ = ("_behind", "_mark_ns", "dropped", "lane", "policy", "room", "since_ns", "woken_at")
+    Messages carry no times, that would be felt. Instead there is a mark: how many waited at what time. Once
+    so many were taken, all that waits came after that time, and the next mark is set.
+    """
+
+    __slots__ = ("_before_mark", "_mark_ns", "dropped", "lane", "policy", "room", "since_ns", "woken_at")
 
     def __init__(self, policy: MailboxPolicy) -> None:
         self.policy = policy
@@ -66,7 +70,8 @@ class Mailbox:
         self.woken_at = 0
         """How many messages an asynchronous actor had handled when it was last woken, at ``since_ns``."""
         self._mark_ns = 0
-        self._behind = 0
+        self._before_mark = 0
+        """How many of those that waited at the mark are still to be taken."""
         self.room: deque[Waiter[None]] | None = None
         """Senders that wait for room, in the order in which they came; None when there are none."""
 
@@ -98,7 +103,7 @@ class Mailbox:
         """Have whoever takes messages out look up before the next one, even one that is still to come."""
         if not self.lane or type(self.lane[0]) is not Interrupt:
             self.lane.appendleft(Interrupt())
-            self._behind += 1  # it is taken out like the messages that the mark counted
+            self._before_mark += 1  # it is taken out like those that waited at the mark
 
     @property
     def depth(self) -> int:
@@ -109,16 +114,12 @@ class Mailbox:
     # -- the age of what waits ----------------------------------------------------------------------------
 
     def note_turn(self, taken: int, now_ns: int) -> int:
-        """A turn took ``taken`` messages out and left some; when all a mark counted are gone, set another.
-
-        So the oldest message is never older than ``since_ns`` says, and no message carries a time. Return
-        ``now_ns``.
-        """
-        self._behind -= taken
-        if self._behind <= 0:
+        """A turn took ``taken`` messages out and left some: is the mark reached? Return ``now_ns``."""
+        self._before_mark -= taken
+        if self._before_mark <= 0:
             self.since_ns = max(self.since_ns, self._mark_ns)
             self._mark_ns = now_ns
-            self._behind = len(self.lane)
+            self._before_mark = len(self.lane)
         return now_ns
 
     # -- senders that wait for room -----------------------------------------------------------------------

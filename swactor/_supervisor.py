@@ -91,15 +91,16 @@ class _Child:
 
 @dataclass(slots=True, eq=False)
 class _Restart:
-    """A restart under way: who is to be started, in this order, and after which delay.
+    """A restart under way: those ``to_stop`` are stopped, then the delay passes, then all are started again.
 
-    It is its own timer: the key of it, and the message that comes when the delay is over.
+    Stopped newest first, started in this order. It is its own timer: the key of it, and the message that
+    comes when the delay is over.
     """
 
     children: dict[str, _Child]
     delay_s: float
     to_stop: list[_Child] = field(default_factory=list)
-    """Those of them that still run, or did when it was last looked at."""
+    """Those of them that still run, or did when it was last looked at; none: the delay is passing."""
 
 
 SupervisorMessage: TypeAlias = GetChild | StartChild | _Restart
@@ -143,8 +144,8 @@ class Supervisor(Actor[SupervisorMessage]):
         self._children: dict[str, _Child] = {}
         self._group: _Restart | None = None
         """The restart of a group that is under way; there is one at a time, and none with ONE_FOR_ONE."""
-        self._waiting: list[Cell] = []
-        """Who came down meanwhile and is no part of it."""
+        self._down_meanwhile: list[Cell] = []
+        """Who came down during that and is no part of it."""
 
     def on_start(self, ctx: Context[SupervisorMessage]) -> None:
         """Start the children, in order; what a factory raises fails this start."""
@@ -176,7 +177,7 @@ class Supervisor(Actor[SupervisorMessage]):
         parent = self._ctx._cell
         cell = parent.system.new_cell(parent, spec.factory(), name=spec.id, policy=spec.mailbox)
         cell.supervised = True
-        cell.grace_s = spec.shutdown_grace_s
+        cell.own_grace_s = spec.shutdown_grace_s
         self._children[spec.id] = _Child(spec, cell)
         cell.start()
         return cell.ref
@@ -195,7 +196,7 @@ class Supervisor(Actor[SupervisorMessage]):
         elif not wants_restart(child.spec.restart, reason):
             self._let_go(child)
         elif self._group is not None:
-            self._waiting.append(cell)
+            self._down_meanwhile.append(cell)
         else:
             self._decide(child, reason.error)
 
@@ -262,8 +263,8 @@ class Supervisor(Actor[SupervisorMessage]):
                 self._start_again(child, restart.delay_s)
             else:
                 self._let_go(child)
-        waiting, self._waiting = self._waiting, []
-        for cell in waiting:
+        down_meanwhile, self._down_meanwhile = self._down_meanwhile, []
+        for cell in down_meanwhile:
             if self._ctx._cell.state is RUNNING:
                 self._child_down(cell, cell.reason)
 
