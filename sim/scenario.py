@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -208,8 +208,8 @@ def parse(text: str, *, file: str) -> Scenario:
     return scenario
 
 
-def load_named(path: str, *, file: str, field: str) -> Callable[..., object]:
-    """Return what the dotted path ``package.module:name`` names.
+def load_named(path: str, *, file: str, field: str) -> Callable[..., Any]:
+    """Return what the dotted path ``package.module:name`` names. What it takes shows when it is called.
 
     Raises:
         ScenarioError: there is no such module or name, or it cannot be called.
@@ -221,8 +221,8 @@ def load_named(path: str, *, file: str, field: str) -> Callable[..., object]:
         raise ScenarioError(file, field, f"{path} cannot be loaded: {exc}") from exc
     if not callable(found):
         raise ScenarioError(file, field, f"{path} is not a function")
-    result: Callable[..., object] = found
-    return result
+    function: Callable[..., Any] = found
+    return function
 
 
 def _where(message: str) -> tuple[str, str]:
@@ -275,12 +275,17 @@ def _check_known(known: frozenset[str], file: str, field: str, **names: str) -> 
             )
 
 
+def filled_text(text: str, words: Mapping[str, str]) -> str:
+    """Return ``text`` with every ``{word}`` replaced; other braces stay."""
+    for word, meaning in words.items():
+        text = text.replace("{" + word + "}", meaning)
+    return text
+
+
 def filled(value: object, words: Mapping[str, str]) -> object:
-    """Return ``value`` with every ``{word}`` in its strings replaced; other braces stay."""
+    """Return ``value`` with all its strings as `filled_text` has them."""
     if isinstance(value, str):
-        for word, text in words.items():
-            value = value.replace("{" + word + "}", text)
-        return value
+        return filled_text(value, words)
     if isinstance(value, dict):
         return {key: filled(item, words) for key, item in value.items()}
     if isinstance(value, list):

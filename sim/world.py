@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,7 +29,7 @@ from sim.processes import Processes
 from sim.reach import Reach
 from sim.relay import SimRelay
 from sim.relay_node import relay_boot
-from sim.scenario import NodeSpec, Scenario, filled, load_named
+from sim.scenario import NodeSpec, Scenario, filled, filled_text, load_named
 from sim.sink import SimCollector, SimSink
 from sim.streams import SimRandom
 from sim.transport import Peers, SimTransport
@@ -181,13 +181,13 @@ class World:
         )
         boots: list[tuple[NodeSpec, Boot]] = [(relay_spec, relay_boot(self.relay, relay_id))]
         for number, spec in enumerate(self.scenario.node):
-            boots.append((spec, cast("Boot", load_named(spec.boot, file=file, field=f"node[{number}].boot"))))
+            boots.append((spec, load_named(spec.boot, file=file, field=f"node[{number}].boot")))
         nodes: dict[str, SimNode] = {}
         for number, (spec, boot) in enumerate(boots):
             parts = self._make_parts(
                 number, spec, node_id=ids.get(spec.name, relay_id), programs=programs, words=words
             )
-            config = cast("dict[str, object]", filled(spec.config, words))
+            config = {name: filled(value, words) for name, value in spec.config.items()}
             on_end = self.relay.die if spec is relay_spec else None
             nodes[spec.name] = SimNode(spec, parts, boot=boot, config=config, on_end=on_end)
         return nodes
@@ -244,7 +244,7 @@ class World:
             machine=machine,
             reach=reach,
             sink=sink,
-            environ=cast("dict[str, str]", filled(environ, words)),
+            environ={name: filled_text(value, words) for name, value in environ.items()},
         )
 
 
@@ -259,7 +259,7 @@ def _edges(scenario: Scenario) -> dict[tuple[str, str], Edge]:
 
 def _load_programs(scenario: Scenario, file: str) -> dict[str, Program]:
     return {
-        spec.program: cast("Program", load_named(spec.script, file=file, field=f"program[{number}].script"))
+        spec.program: load_named(spec.script, file=file, field=f"program[{number}].script")
         for number, spec in enumerate(scenario.program)
     }
 

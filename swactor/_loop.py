@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from swactor._behind import Behind
 
@@ -148,7 +148,7 @@ class AsyncioLoop:
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a task that is kept until it ends."""
         task = _Task(
-            cast("Coroutine[Any, Any, None]", coroutine),
+            coroutine,
             loop=self._loop,
             name=name,
             context=self._context.copy(),

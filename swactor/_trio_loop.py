@@ -69,7 +69,7 @@ class _TrioWaiter(Generic[T]):
             await trio.lowlevel.wait_task_rescheduled(abort)
         if self._error is not None:
             raise self._error
-        return cast("T", self._value)
+        return cast("T", self._value)  # it was set, or there is an error
 
 
 class _TrioParker:
@@ -258,7 +258,7 @@ class TrioLoop:
         async def run() -> None:
             try:
                 with scope:
-                    await cast("Coroutine[Any, Any, None]", coroutine)
+                    await coroutine
             except trio.Cancelled:
                 raise
             except BaseException:

@@ -190,7 +190,7 @@ class Router:
             self.dropped["malformed"] += 1
 
     def _deliver(self, peer: NodeId, frame: Frame) -> None:
-        envelope: Envelope = decode_body(Envelope, frame.body)
+        envelope = decode_body(Envelope, frame.body)
         message = self._codec.decode(envelope.kind, envelope.payload)
         self._system.emit(MessageReceived(peer=peer, kind=envelope.kind, size=len(frame.body)))
         target = self.targets.find(envelope.boot, envelope.serial)
@@ -218,7 +218,7 @@ class Router:
         try:
             value = await target.ask(message, timeout_s=timeout_s)
             body = self._codec.encode_reply(value)
-        except Exception as exc:  # noqa: BLE001  whatever the handler raised is the peer's to know
+        except Exception as exc:  # noqa: BLE001 - whatever the handler raised is the peer's to know
             self._reply_failure(peer, ask_id, type(exc).__name__, str(exc))
         else:
             self._reply(peer, encode_frame(FrameKind.REPLY, ask_id, body))
@@ -232,14 +232,14 @@ class Router:
             self.dropped["reply_outbox_full"] += 1
 
     def _answered(self, peer: NodeId, frame: Frame) -> None:
-        body: ReplyBody = decode_body(ReplyBody, frame.body)
+        body = decode_body(ReplyBody, frame.body)
         value = self._codec.decode(body.kind, body.payload)
         waiting = self._waiting(peer, frame)
         if waiting is not None:
             waiting[1].set(value)
 
     def _failed(self, peer: NodeId, frame: Frame) -> None:
-        body: FailureBody = decode_body(FailureBody, frame.body)
+        body = decode_body(FailureBody, frame.body)
         waiting = self._waiting(peer, frame)
         if waiting is None:
             return
@@ -261,7 +261,7 @@ class Router:
         return waiting
 
     def _watch(self, peer: NodeId, frame: Frame) -> None:
-        address: ActorAddress = decode_body(ActorAddress, frame.body)
+        address = decode_body(ActorAddress, frame.body)
         target = self.targets.find(address.boot, address.serial)
         if target is None:
             self.watched.report(peer, frame.id, DownBody("stopped", "no such actor"))
@@ -283,7 +283,7 @@ class Router:
     def _post(self, peer: NodeId, frame: bytes) -> bool:
         return self._outboxes.of(peer).put(frame)
 
-    def _outgoing_ref(self, value: Any) -> object:
+    def _outgoing_ref(self, value: object) -> object:
         """Encode a reference inside a message: a local actor becomes reachable for peers by that."""
         if isinstance(value, RemoteRef):
             return value.address

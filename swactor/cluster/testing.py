@@ -94,6 +94,10 @@ class Recording:
         """
         await _until(self._conditions, condition, what)
 
+    async def until_lost(self, what: str) -> None:
+        """Wait until the connection is lost; raises as `until` does."""
+        await self.until(lambda: bool(self.losses), what)
+
     async def write(self, data: bytes) -> None:
         """Write and wait for ``written``."""
         done = self.writes_done
@@ -193,8 +197,8 @@ async def close_is_reported_once_on_both_sides(make_pair: MakePair) -> None:
         here, there = await (await Started(pair).start()).connect()
         here.close(7, "enough")
         here.close(8, "again")
-        await here.until(lambda: bool(here.losses), "lost() here")
-        await there.until(lambda: bool(there.losses), "lost() there")
+        await here.until_lost("lost() here")
+        await there.until_lost("lost() there")
         here.connection.write(b"too late")
         _require(not here.called_inside, "lost() comes later, not from inside close()")
         mine, theirs = here.losses[0], there.losses[0]
@@ -212,8 +216,8 @@ async def close_with_a_write_in_progress_is_safe(make_pair: MakePair) -> None:
         here, there = await (await Started(pair).start()).connect()
         here.connection.write(b"x" * 500_000)
         here.close(7, "in the middle")
-        await here.until(lambda: bool(here.losses), "lost() here")
-        await there.until(lambda: bool(there.losses), "lost() there")
+        await here.until_lost("lost() here")
+        await there.until_lost("lost() there")
         await _quiet(pair.loop)
         _require(len(here.losses) == len(there.losses) == 1, "lost() comes once")
 
@@ -225,8 +229,8 @@ async def closing_the_transport_ends_its_connections(make_pair: MakePair) -> Non
         here, there = await started.connect()
         await pair.one.close()
         await pair.one.close()
-        await here.until(lambda: bool(here.losses), "lost() here")
-        await there.until(lambda: bool(there.losses), "lost() there")
+        await here.until_lost("lost() here")
+        await there.until_lost("lost() there")
         _require(here.losses[0].kind is LossKind.TRANSPORT_CLOSED, f"not {here.losses[0].kind}")
 
 
@@ -250,7 +254,7 @@ async def a_cancelled_dial_reports_nothing(make_pair: MakePair) -> None:
         await _quiet(pair.loop)
         _require(not results, "on_done does not come after cancel()")
         for _, other_end in started.inbound[:-1]:
-            await other_end.until(lambda end=other_end: bool(end.losses), "the late connection to be closed")  # type: ignore[misc]  # mypy cannot type a default
+            await other_end.until_lost("the late connection to be closed")
 
 
 async def bytes_before_start_are_kept(make_pair: MakePair) -> None:
@@ -301,6 +305,6 @@ async def _quiet(loop: Loop) -> None:
     await waiter.wait()
 
 
-def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  reads like an assertion
+def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 - reads like an assertion
     if not holds:
         raise TransportCheckError(rule)

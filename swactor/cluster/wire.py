@@ -12,11 +12,13 @@ msgpack, written as arrays without field names. Anything malformed raises `WireE
 import struct
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from swactor import NodeId, SwactorError
+
+B = TypeVar("B", bound=msgspec.Struct)
 
 FRAME_BODY_BYTES_MAX = 16 << 20
 """A longer body is refused by the sender, and ends the link when it arrives."""
@@ -154,7 +156,7 @@ class DownBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoders = {
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     type_: msgspec.msgpack.Decoder(type_)
     for type_ in (Envelope, ReplyBody, FailureBody, DownBody, ActorAddress)
 }
@@ -165,16 +167,17 @@ def encode_body(body: msgspec.Struct) -> bytes:
     return _encoder.encode(body)
 
 
-def decode_body(type_: type[Any], data: bytes) -> Any:
+def decode_body(type_: type[B], data: bytes) -> B:
     """Return ``data`` as ``type_``, one of this module's bodies.
 
     Raises:
         WireError: it is not one.
     """
     try:
-        return _decoders[type_].decode(data)
+        body: B = _decoders[type_].decode(data)
     except msgspec.MsgspecError as exc:
         raise WireError(f"not a {type_.__name__}: {exc}") from exc
+    return body
 
 
 class MessageCodec:
@@ -190,7 +193,7 @@ class MessageCodec:
         self,
         types: Iterable[type[msgspec.Struct]],
         *,
-        outgoing_ref: Callable[[Any], object],
+        outgoing_ref: Callable[[object], object],
         incoming_ref: Callable[[type, object], object],
     ) -> None:
         self._names: dict[type, str] = {}

@@ -37,7 +37,8 @@ def _declared_events() -> dict[str, type[Event]]:
 def _present(annotation: object) -> type[object]:
     """The type of a field that is there: ``X | UnsetType`` without the second half."""
     arms = [arm for arm in get_args(annotation) if arm is not msgspec.UnsetType]
-    return cast("type[object]", arms[0] if msgspec.UnsetType in get_args(annotation) else annotation)
+    present = arms[0] if msgspec.UnsetType in get_args(annotation) else annotation
+    return cast("type[object]", present)  # or a union of such, which passes for one all the same
 
 
 EVENTS: Mapping[str, type[Event]] = MappingProxyType(_declared_events())

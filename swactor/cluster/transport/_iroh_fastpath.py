@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Protocol
 
 _SELF_TEST = bytes(range(256)) * 9
 
@@ -58,7 +58,7 @@ def install(binding: ModuleType) -> bool:
         return True
     builder.write = _write
     try:
-        intact = _round_trip(cast("Callable[[], _Builder]", builder))
+        intact = _round_trip(builder)
     except Exception:  # noqa: BLE001 - whatever breaks here, the answer is the same: keep the original
         intact = False
     if not intact:

@@ -7,6 +7,7 @@ Bytes arrive on the next turn of the loop, in order.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from swactor import NodeId
 from swactor.abc import Cancellable, Loop
@@ -99,7 +100,7 @@ class MemoryConnection:
         self._listener = listener
         early, self._early = self._early, []
         for data in early:
-            self._hub.loop.call_soon(lambda data=data: self._hand_over(data))  # type: ignore[misc]  # mypy cannot type a default
+            self._hub.loop.call_soon(partial(self._hand_over, data))
         if self._ended is not None:
             self._report(self._ended)
 
