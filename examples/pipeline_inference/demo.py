@@ -27,7 +27,6 @@ from examples.pipeline_inference.launcher import (
     COLLECTOR,
     ORCHESTRATOR,
     RELAY,
-    RUN_TIMEOUT_S,
     Launcher,
     LauncherMessage,
     Outcome,
@@ -61,6 +60,8 @@ FINALIZE_WAIT_S = "1.5"
 INTERRUPTED = "interrupted"
 DRILL_READY_S, DRILL_JOIN_S = 3.0, 8.0
 """How long, in a drill, the worker that fails may load, and the stages may take to appear."""
+RUN_MARGIN_S, STOP_MARGIN_S = 60.0, 120.0
+"""What a run may take beyond the times of its answers, and the end of all processes after that."""
 BY_HAND_JOIN_S = 300.0
 """How long a person may take to start the stage that is left to be started by hand."""
 
@@ -87,11 +88,22 @@ class DemoOptions:
         return 20.0 if self.model is ModelName.SMALL else 180.0
 
     @property
+    def silence_max_s(self) -> float:
+        """How long a worker that has work may say nothing: many times what it takes for one piece."""
+        return 10.0 if self.model is ModelName.SMALL else 60.0
+
+    @property
     def join_timeout_s(self) -> float:
         """How long the stages may take to appear; in a drill nobody waits long for the one that will not."""
         if self.by_hand is not None:
             return BY_HAND_JOIN_S
         return self.load_timeout_s + 10.0 if self.fault is None else DRILL_JOIN_S
+
+    @property
+    def run_timeout_s(self) -> float:
+        """How long the run may take if every answer takes its time."""
+        rounds = -(-len(self.prompts) // self.parallel)
+        return self.join_timeout_s + rounds * self.timeout_s + RUN_MARGIN_S
 
 
 class Demo:
@@ -149,7 +161,9 @@ class Demo:
             return Outcome(f"the collector did not come up: {error}")
         self._collector_url = url
         diagnostics = await self._record(system)
-        outcome = await launcher.ask(StartNodes(diagnostics.subprocesses), timeout_s=2 * RUN_TIMEOUT_S)
+        outcome = await launcher.ask(
+            StartNodes(diagnostics.subprocesses), timeout_s=self._options.run_timeout_s + STOP_MARGIN_S
+        )
         await diagnostics.stop()
         try:
             await anyio.to_thread.run_sync(
@@ -224,6 +238,7 @@ class Demo:
             environ=self._environ(),
             folder=ROOT,
             log_folder=self._logs,
+            timeout_s=self._options.run_timeout_s,
         )
 
     def _node_files(self, relay_url: str) -> dict[str, tuple[str, ...]]:
@@ -275,6 +290,7 @@ class Demo:
             index=index,
             worker=(*worker, "--model", options.model, *drill),
             ready_timeout_s=options.load_timeout_s if fault is None else DRILL_READY_S,
+            silence_max_s=options.silence_max_s,
             fault=fault,
         )
 

@@ -48,3 +48,11 @@ def worker_ready(stage: str, *, role: str, model: str, layers: tuple[int, ...], 
 def worker_not_ready(stage: str, *, after_ms: int) -> Custom:
     """Return the event of a worker that runs but was not ready in time."""
     return Custom(kind="worker_not_ready", fields={"stage": stage, "after_ms": after_ms})
+
+
+def worker_silent(stage: str, *, requests: int, silent_s: float) -> Custom:
+    """Return the event of a worker that has work for so many requests and has said nothing for too long."""
+    return Custom(
+        kind="worker_silent",
+        fields={"stage": stage, "requests": requests, "silent_ms": int(silent_s * 1000)},
+    )

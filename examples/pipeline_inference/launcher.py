@@ -32,7 +32,6 @@ from swactor_process import (
 )
 
 COLLECTOR, RELAY, ORCHESTRATOR = "collector", "relay", "orchestrator"
-RUN_TIMEOUT_S = 600.0
 STOP_GRACE_S = 12.0
 """For a node that stops on request: its worker, its farewells, its last records."""
 REPORT_GRACE_S = 3.0
@@ -106,6 +105,8 @@ class Plan:
     folder: Path
     """Where the processes run: imports are found from here."""
     log_folder: Path
+    timeout_s: float
+    """How long the run may take. The nodes keep times of their own: this one is for a node that hangs."""
 
 
 class Launcher(Actor[LauncherMessage]):
@@ -143,7 +144,8 @@ class Launcher(Actor[LauncherMessage]):
                 self._end_waits = ctx.defer()
                 self._report_to(subprocesses)
                 if self._phase is Phase.SERVICES:
-                    ctx.send_after(RUN_TIMEOUT_S, StopAll(f"not done within {RUN_TIMEOUT_S:g} s"))
+                    timeout_s = self._plan.timeout_s
+                    ctx.send_after(timeout_s, StopAll(f"not done within {timeout_s:g} s"))
                     self._spawn(ctx, RELAY, self._plan.services[RELAY])
                 self._settle(ctx)
             case StopAll(why):

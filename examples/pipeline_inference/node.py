@@ -19,7 +19,7 @@ from examples.pipeline_inference.messages import WIRE, Generate, Interrupt, Shut
 from examples.pipeline_inference.model.config import GREEDY, Sampling
 from examples.pipeline_inference.orchestrator import Orchestrator
 from examples.pipeline_inference.requests import UNDER_WAY_MAX
-from examples.pipeline_inference.stage import ORCHESTRATOR, Stage, StagePlace, stage_name
+from examples.pipeline_inference.stage import ORCHESTRATOR, SILENCE_MAX_S, Stage, StagePlace, stage_name
 from swactor import (
     ActorRef,
     ActorSystem,
@@ -70,6 +70,7 @@ class StageConfig(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     index: int
     worker: tuple[str, ...]
     ready_timeout_s: float = 20.0
+    silence_max_s: float = SILENCE_MAX_S
     fault: Fault | None = None
 
 
@@ -171,6 +172,7 @@ async def run_stage(
                 cluster=node.cluster,
                 subprocesses=node.diagnostics.subprocesses,
                 say=say,
+                silence_max_s=config.silence_max_s,
                 fault=config.fault,
             )
 

@@ -239,5 +239,7 @@ class Orchestrator(Actor[OrchestratorMessage]):
         """Let everything fail that was asked, and whatever will be. The first reason counts."""
         if self._down is None:
             self._down = error
+        for timer in (Look(), JoinOverdue()):
+            ctx.cancel(timer)
         for ticket in self._requests.all():
             self._fail(ctx, ticket.request_id, self._down)

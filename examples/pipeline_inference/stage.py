@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from examples.pipeline_inference import worker_protocol as pipe  # what goes to the worker and comes from it
-from examples.pipeline_inference.events import worker_not_ready, worker_ready
+from examples.pipeline_inference.events import worker_not_ready, worker_ready, worker_silent
 from examples.pipeline_inference.faults import Fault
 from examples.pipeline_inference.frames import FrameError, FrameReader
 from examples.pipeline_inference.lines import StageLoading
@@ -26,6 +26,7 @@ from examples.pipeline_inference.messages import (
     StartRequest,
     Token,
 )
+from examples.pipeline_inference.owed import Owed
 from swactor import Actor, ActorRef, Context, SwactorError
 from swactor.cluster import Cluster
 from swactor_process import (
@@ -38,6 +39,7 @@ from swactor_process import (
     ProcessReadyOverdue,
     ProcessSpec,
     ProcessStarted,
+    ProcessStillAlive,
     Spawner,
     SpawnFailed,
     Stop,
@@ -48,6 +50,10 @@ from swactor_process import (
 ORCHESTRATOR = "orchestrator"
 LOOK_PERIOD_S = 0.1
 """How often somebody who is not known yet is looked for."""
+SILENCE_MAX_S = 20.0
+"""How long a worker that has work may say nothing."""
+GIVE_UP_GRACE_S = 1.0
+"""For a worker that is given up: it has nothing to save, and those who wait hear of it when it has ended."""
 
 
 def stage_name(index: int) -> str:
@@ -81,6 +87,10 @@ class Join(msgspec.Struct, frozen=True):
     """Time to see whether the next stage is there, so that this one can take its name."""
 
 
+class Unheard(msgspec.Struct, frozen=True):
+    """The worker has work, and has said nothing for a while."""
+
+
 FromCluster: TypeAlias = StartRequest | NextToken | EndRequest | Activation
 FromWorker: TypeAlias = (
     ProcessStarted
@@ -89,9 +99,10 @@ FromWorker: TypeAlias = (
     | ProcessChunk
     | ProcessOutput
     | ProcessExited
+    | ProcessStillAlive
     | SpawnFailed
 )
-StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join
+StageMessage: TypeAlias = FromCluster | FromWorker | Shutdown | Join | Unheard
 
 
 class Stage(Actor[StageMessage]):
@@ -105,6 +116,9 @@ class Stage(Actor[StageMessage]):
     once; then the supervisor makes a new `Stage`, with a new worker, behind the same reference: a new life.
     What arrives meanwhile waits in the mailbox, which both lives share.
 
+    A worker that lives and is of no use is ended first, then it is the same: it was not ready in time, said
+    nonsense, or has work and said nothing for ``silence_max_s``.
+
     The node tells it `Shutdown` when it is asked to end. ``say`` hears how far the worker has loaded.
     """
 
@@ -117,6 +131,7 @@ class Stage(Actor[StageMessage]):
         cluster: Cluster,
         subprocesses: ActorRef[ProcessStarted | ProcessExited],
         say: Callable[[StageLoading], None],
+        silence_max_s: float = SILENCE_MAX_S,
         fault: Fault | None = None,
     ) -> None:
         self._place = place
@@ -125,10 +140,13 @@ class Stage(Actor[StageMessage]):
         self._cluster = cluster
         self._subprocesses = subprocesses
         self._say = say
+        self._silence_max_s = silence_max_s
         self._fault = fault
         self._worker: ActorRef[ProcessCommand] | None = None
         self._frames = FrameReader()
         self._said_ready: pipe.Ready | None = None
+        self._owed = Owed()
+        self._unheard = 0
         self._failure: str | None = None
         self._stopping = False
 
@@ -144,16 +162,15 @@ class Stage(Actor[StageMessage]):
                 # All that diagnostics needs of an owner: to hear of starts and exits.
                 self._subprocesses.tell(message)
                 if isinstance(message, ProcessExited) and message.process == self._worker:
-                    self._worker_ended(ctx, message)
+                    self._worker_ended(ctx, message.describe())
             case SpawnFailed():
-                self._worker = None
-                if self._stopping:
-                    ctx.stop()
-                else:
-                    self._give_up(f"worker {message.describe()}")
+                self._worker_ended(ctx, message.describe())
+            case ProcessStillAlive(process=process, pid=pid):
+                if process == self._worker:
+                    self._worker_ended(ctx, f"{pid} does not end")  # the next life has another one
             case ProcessChunk(process=process, data=data):
                 if process == self._worker:  # a former life's worker may still be heard
-                    self._worker_wrote(data)
+                    self._worker_wrote(ctx, data)
             case ProcessOutput():
                 pass  # stderr, line by line, is for people: its last lines are in the exit that is forwarded
             case ProcessReady(after_ms=after_ms):
@@ -162,13 +179,15 @@ class Stage(Actor[StageMessage]):
                 ctx.emit(worker_not_ready(self._place.name, after_ms=after_ms))
                 self._give_up(f"worker runs, but was not ready within {after_ms / 1000:.0f} s")
             case StartRequest(request_id, prompt, sampling):
-                self._work_on(pipe.Begin(request_id, prompt, sampling))
+                self._work_on(ctx, pipe.Begin(request_id, prompt, sampling))
             case NextToken(request_id, token):
-                self._work_on(pipe.Extend(request_id, token))
+                self._work_on(ctx, pipe.Extend(request_id, token))
             case Activation(request_id, position, rows, more, sampling):
-                self._work_on(pipe.Forward(request_id, position, rows, more, sampling))
+                self._work_on(ctx, pipe.Forward(request_id, position, rows, more, sampling))
             case EndRequest(request_id):
-                self._work_on(pipe.Forget(request_id))
+                self._work_on(ctx, pipe.Forget(request_id))
+            case Unheard():
+                self._worker_is_silent(ctx)
             case Join():
                 self._join(ctx)
             case Shutdown():
@@ -176,17 +195,25 @@ class Stage(Actor[StageMessage]):
 
     # -- serving --------------------------------------------------------------------------------------------
 
-    def _work_on(self, work: pipe.Work) -> None:
+    def _work_on(self, ctx: Context[StageMessage], work: pipe.Work) -> None:
         """Give it to the worker; one that is still loading finds it in its pipe when it is done."""
-        if self._worker is not None:
-            self._worker.tell(WriteStdin(pipe.framed(work)))
+        if self._worker is None:
+            return
+        self._worker.tell(WriteStdin(pipe.framed(work)))
+        owed_nothing = not self._owed
+        self._owed.give(work)
+        if owed_nothing:
+            self._listen(ctx)
 
-    def _worker_wrote(self, data: bytes) -> None:
+    def _worker_wrote(self, ctx: Context[StageMessage], data: bytes) -> None:
         try:
             for body in self._frames.feed(data):
-                self._worker_said(pipe.decode_result(body))
+                result = pipe.decode_result(body)
+                self._owed.take(result)
+                self._worker_said(result)
         except (FrameError, msgspec.DecodeError) as error:
             self._give_up(f"worker said something that is no result: {error}")
+        self._listen(ctx)
 
     def _worker_said(self, result: pipe.Result) -> None:
         match result:
@@ -206,6 +233,23 @@ class Stage(Actor[StageMessage]):
                 self._give_up(f"worker refused its work: {why}")
             case _:
                 assert_never(result)
+
+    def _listen(self, ctx: Context[StageMessage]) -> None:
+        """Wait anew for a word of the worker, if it owes one; while it loads, a deadline of its own runs."""
+        self._unheard = 0
+        if self._owed and self._said_ready is not None:
+            ctx.send_after(self._silence_max_s / 2, Unheard())
+        else:
+            ctx.cancel(Unheard())
+
+    def _worker_is_silent(self, ctx: Context[StageMessage]) -> None:
+        # Twice: after a pause of this node the first timer is overdue, before what the worker said is read.
+        self._unheard += 1
+        if self._unheard < 2:
+            ctx.send_after(self._silence_max_s / 2, Unheard())
+            return
+        ctx.emit(worker_silent(self._place.name, requests=len(self._owed), silent_s=self._silence_max_s))
+        self._give_up(f"worker runs, has work, and said nothing for {self._silence_max_s:g} s")
 
     def _worker_is_ready(self, ctx: Context[StageMessage], after_ms: int) -> None:
         ready = self._said_ready
@@ -246,30 +290,28 @@ class Stage(Actor[StageMessage]):
     # -- the end --------------------------------------------------------------------------------------------
 
     def _give_up(self, why: str) -> None:
-        """Say why, stop the worker, and fail once it has ended. Only the first reason is news.
+        """End the worker, and fail once it has ended. Only the first reason is news."""
+        if self._failure is None and self._worker is not None:
+            self._failure = why
+            self._worker.tell(Stop(grace_s=GIVE_UP_GRACE_S))
+
+    def _worker_ended(self, ctx: Context[StageMessage], how: str) -> None:
+        """Go with the worker: in order if that was asked for, else say why and fail.
 
         Raises:
-            WorkerLostError: there is no worker that would have to end first.
+            WorkerLostError: the supervisor may make a new life.
         """
-        if self._failure is not None:
-            return
-        self._failure = why
-        self._tell_orchestrator(StageFailed(self._place.name, why))
-        if self._worker is None:
-            raise WorkerLostError(why)
-        self._worker.tell(Stop())
-
-    def _worker_ended(self, ctx: Context[StageMessage], exited: ProcessExited) -> None:
         self._worker = None
         if self._stopping:
             ctx.stop()
-        elif self._failure is not None:
-            raise WorkerLostError(self._failure)
-        else:
-            self._give_up(f"worker {exited.describe()}")
+            return
+        why = self._failure or f"worker {how}"
+        self._tell_orchestrator(StageFailed(self._place.name, why))
+        raise WorkerLostError(why)
 
     def _shut_down(self, ctx: Context[StageMessage]) -> None:
         ctx.cancel(Join())
+        ctx.cancel(Unheard())
         self._stopping = True
         if self._worker is None:
             ctx.stop()

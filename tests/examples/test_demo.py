@@ -267,6 +267,26 @@ def test_a_killed_worker_fails_one_request_and_the_restarted_one_serves_the_next
 
 
 @pytest.mark.timeout(90)
+def test_a_worker_that_stands_still_is_named_and_replaced_and_the_summary_tells_it(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start("--times", "4", "Tell me a story.")
+    demo.wait_for("stage-1 is ready")
+    worker = demo.find("examples.pipeline_inference.worker_program", "1")
+    demo.wait_for("Once a node")
+    worker.suspend()
+    demo.wait_for(r"request-\d failed: stage-1: worker runs, has work, and said nothing for 10 s")
+    assert demo.wait() == 1
+    run = demo.bundle()
+    assert ("worker-1", None, signal.SIGKILL) in fates(run)
+    assert sorted(outcomes(run).values()) == [*3 * ["answered"], "stage_failed"]
+    (summary,) = demo.out.glob("*/summary.md")
+    assert re.search(r"worker-1 \| .* \| killed by us with signal 9 after [\d.]+ s", summary.read_text())
+    assert re.search(r"worker\S*silent \| stage-1 \|", summary.read_text())
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize(
     ("fault", "row"),
     [

@@ -13,7 +13,6 @@ from examples.pipeline_inference.launcher import (
     COLLECTOR,
     ORCHESTRATOR,
     RELAY,
-    RUN_TIMEOUT_S,
     Launcher,
     LauncherMessage,
     Outcome,
@@ -30,6 +29,8 @@ from sim.loop import VirtualLoop
 from swactor import Actor, ActorRef, ActorSystem, Context
 from swactor_process import ProcessExited, ProcessSpec, ProcessStarted
 from swactor_process.testing import Exit, Say, Script, ScriptedSpawner
+
+RUN_TIMEOUT_S = 210.0
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ class Run:
                 environ={},
                 folder=self._logs,
                 log_folder=self._logs,
+                timeout_s=RUN_TIMEOUT_S,
             )
             launcher = await system.spawn(
                 Launcher(plan, spawner=spawner, tell_people=self.people.append, on_spoken=self.spoken.append)

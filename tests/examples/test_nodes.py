@@ -47,6 +47,7 @@ from swactor.cluster.transport import PeerAddress
 from swactor.cluster.transport.memory import MemoryHub
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.ports import Ports
+from swactor_diag.schema.events import Custom
 from swactor_diag.schema.reading import read_batch
 from swactor_diag.schema.submission import Answer as SinkAnswer
 from swactor_diag.schema.submission import ClockStamp, Outgoing, RecordKind
@@ -372,6 +373,47 @@ async def test_a_worker_that_is_stuck_is_given_no_more_than_its_share_and_every_
     await pipeline.serve(act)
     assert len(ended_s) == asked
     assert ended_s[-1] - ended_s[0] == pytest.approx(2 * timeout_s, abs=0.1)
+
+
+@pytest.mark.parametrize("stage", range(STAGES))
+async def test_a_worker_that_falls_silent_is_named_and_replaced_and_the_next_request_is_answered(
+    stage: int,
+) -> None:
+    lives: Iterator[Program] = iter((gets_stuck, quick))
+    sink = KeepingSink()
+
+    def next_life(spec: ProcessSpec) -> Script | Refusal:
+        return next(lives)(spec)
+
+    pipeline = Pipeline({stage: next_life}, sink=sink)
+
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        with pytest.raises(StageFailedError) as failed:
+            await ask("lost", "Hello.")
+        assert str(failed.value) == f"stage-{stage}: worker runs, has work, and said nothing for 20 s"
+        assert (await ask("next", "Hello.", timeout_s=10.0)).text == answer("Hello.")
+
+    await pipeline.serve(act)
+    batches = [read_batch(record.body) for record in sink.records if record.kind is RecordKind.EVENTS]
+    events = [record.event for batch in batches for record in batch.records]
+    told = [event.fields for event in events if isinstance(event, Custom) and event.kind == "worker_silent"]
+    assert told == [{"stage": f"stage-{stage}", "requests": 1, "silent_ms": 20_000}]
+
+
+async def test_a_worker_that_is_slow_but_goes_on_is_left_in_peace() -> None:
+    def slow(spec: ProcessSpec) -> Script:
+        worker = Worker(model(int(spec.args[0]), int(spec.args[1])))
+        return script_of(ready(spec), worker.handle, load_s=LOAD_S, step_s=15.0)
+
+    async def act(ask: Ask, orchestrator: ActorRef[Any]) -> None:
+        prompt = "What is a tunnel? " * 20  # several pieces: the last one is reached after more than 20 s
+        expected = answer(prompt, tokens_max=3)
+        assert (await ask("slow", prompt, timeout_s=400.0, tokens_max=3)).text == expected
+        await anyio.sleep(100.0)  # nothing is owed: silence is in order
+
+    pipeline = Pipeline({1: slow})
+    await pipeline.serve(act)
+    assert [line for line in pipeline.said if isinstance(line, StageLost)] == []
 
 
 async def test_a_request_that_no_stage_can_work_on_is_refused_and_the_next_one_is_answered() -> None:
