@@ -9,6 +9,7 @@ import typer
 
 from examples.pipeline_inference.faults import parse_fault
 from examples.pipeline_inference.model.config import STAGES_MAX, Cut, ModelName, Sampling
+from swactor_diag.readable import readable
 
 PROMPT = "What is an actor?"
 
@@ -63,14 +64,16 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
 
     Exit status 0: answered. 1: something failed, the summary says what. 130: interrupted.
     """
-    from rich.console import Console
-
-    from examples.pipeline_inference.demo import Demo, DemoOptions
+    from examples.pipeline_inference.demo import Demo, DemoOptions  # late: slow to import
+    from examples.pipeline_inference.output import Output
 
     try:
         drill = None if fault is None else parse_fault(fault, stage_count=stages)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fault") from error
+    for prompt in prompts or ():
+        if readable(prompt) != prompt:
+            raise typer.BadParameter(f"{prompt!a} is no valid UTF-8", param_hint="PROMPTS")
     if by_hand is not None and by_hand >= stages:
         raise typer.BadParameter(f"there are stages 0 to {stages - 1}", param_hint="--by-hand")
     options = DemoOptions(
@@ -85,7 +88,11 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
         fault=drill,
         by_hand=by_hand,
     )
-    raise typer.Exit(anyio.run(Demo(options, Console()).run))
+    try:
+        demo = Demo(options, Output(sys.stdout))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write to {out}: {error.strerror}", param_hint="--out") from error
+    raise typer.Exit(anyio.run(demo.run))
 
 
 @app.command()

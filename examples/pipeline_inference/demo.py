@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO, cast
 
 import anyio
 import msgspec
@@ -39,13 +40,17 @@ from examples.pipeline_inference.launcher import (
 )
 from examples.pipeline_inference.model.config import GREEDY, ModelName, Sampling
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
+from examples.pipeline_inference.output import Output
 from examples.pipeline_inference.screen import Screen
 from examples.pipeline_inference.stage import stage_name
 from swactor import ActorRef, ActorSystem, SwactorError, SystemClock, SystemRandom
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
-from swactor_diag.cli.console import CommandError
+from swactor_diag.cli.console import CommandError, say, write_file, write_pieces
 from swactor_diag.cli.fetch import download
+from swactor_diag.collector.bundle import Bundle, BundleError
+from swactor_diag.collector.staging import Staging
+from swactor_diag.collector.storage import LocalStorage, StorageError
 from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.ports import production_ports
 from swactor_diag.postproc import load, summary
@@ -58,6 +63,8 @@ EXAMPLE = "examples.pipeline_inference"
 FINALIZE_WAIT_S = "1.5"
 """Every node is stopped in order right after the end of a run, and then sends its last snapshot anyway."""
 INTERRUPTED = "interrupted"
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+UNSEEN = "nobody reads its output any more"
 DRILL_READY_S, DRILL_JOIN_S = 3.0, 8.0
 """How long, in a drill, the worker that fails may load, and the stages may take to appear."""
 RUN_MARGIN_S, STOP_MARGIN_S = 60.0, 120.0
@@ -107,11 +114,16 @@ class DemoOptions:
 
 
 class Demo:
-    """One run."""
+    """One run; makes its folder.
 
-    def __init__(self, options: DemoOptions, console: Console) -> None:
+    Raises:
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(self, options: DemoOptions, output: Output) -> None:
         self._options = options
-        self._console = console
+        self._output = output
+        console = self._console = Console(file=cast("TextIO", output))
         self._clock = SystemClock()
         self._secrets = SystemRandom().stream("demo")
         self.run_id = f"demo-{self._clock.wall_ms() // 1000}-{self._secrets.token(2).hex()}"
@@ -120,11 +132,11 @@ class Demo:
         self._logs = self._folder / "logs"
         self._screen = Screen(console, self._clock, streams=options.parallel == 1)
         self._collector_url: str | None = None
+        self._work.mkdir(parents=True)
+        self._logs.mkdir()
 
     async def run(self) -> int:
         """Do it all; return the exit status."""
-        self._work.mkdir(parents=True)
-        self._logs.mkdir()
         try:
             outcome = await self._run_processes()
         finally:
@@ -145,6 +157,7 @@ class Demo:
                     ),
                     name="launcher",
                 )
+                self._output.on_lost = lambda: launcher.tell(StopAll(UNSEEN))
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._stop_on_signal, launcher, spawner.close)
                     outcome = await self._run_nodes(system, launcher)
@@ -161,19 +174,35 @@ class Demo:
             return Outcome(f"the collector did not come up: {error}")
         self._collector_url = url
         diagnostics = await self._record(system)
-        outcome = await launcher.ask(
-            StartNodes(diagnostics.subprocesses), timeout_s=self._options.run_timeout_s + STOP_MARGIN_S
-        )
-        await diagnostics.stop()
+        start = StartNodes(diagnostics.subprocesses)
         try:
-            await anyio.to_thread.run_sync(
-                lambda: download(url, self.run_id, target=self._bundle, token_file=None)
-            )
-        except (CommandError, OSError) as error:
-            self._screen.tell(f"no bundle: {error}")
+            outcome = await launcher.ask(start, timeout_s=self._options.run_timeout_s + STOP_MARGIN_S)
+        except SwactorError as error:
+            outcome = Outcome(str(error))
+        await diagnostics.stop()
+        trouble = await anyio.to_thread.run_sync(self._fetch, url)
         with suppress(SwactorError):  # leaving the system ends it in any case
             await launcher.ask(StopCollector(), timeout_s=30.0)
+        if trouble is not None:
+            self._screen.tell(f"{trouble}; {await anyio.to_thread.run_sync(self._build)}")
         return outcome
+
+    def _fetch(self, url: str) -> str | None:
+        """Fetch the bundle; return why there is none."""
+        try:
+            download(url, self.run_id, target=self._bundle, token_file=None)
+        except (CommandError, OSError) as error:
+            return f"the collector gave no bundle: {error}"
+        return None
+
+    def _build(self) -> str:
+        """Make the bundle of what a collector that is gone has stored; return what has come of it."""
+        try:
+            bundle = Bundle(Staging(LocalStorage(self._work / COLLECTOR)), self.run_id)
+            write_pieces(self._bundle, bundle.stream())
+        except (CommandError, BundleError, StorageError) as error:
+            return f"none can be made of what it had stored: {error}"
+        return "this one is made of what it had stored"
 
     async def _record(self, system: ActorSystem) -> Diagnostics:
         """Make this process a node of the run too: it saw how the others ended."""
@@ -192,14 +221,17 @@ class Demo:
     async def _stop_on_signal(
         self, launcher: ActorRef[LauncherMessage], kill_all: Callable[[], None]
     ) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        # What is ignored stays so: under nohup, a terminal that closes is no reason to end.
+        asked = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*asked) as signals:
             async for _ in signals:
-                self._screen.tell("stopping everything; once more kills at once")
                 launcher.tell(StopAll(INTERRUPTED))
+                self._screen.tell("stopping everything; once more kills at once")
                 break
             async for _ in signals:
                 kill_all()  # so that nobody writes into the folder any more
                 shutil.rmtree(self._work, ignore_errors=True)
+                self._screen.tell(f"killed; there is no bundle, only {self._logs}")
                 os._exit(130)
 
     # -- what they are given --------------------------------------------------------------------------------
@@ -315,14 +347,23 @@ class Demo:
         self._console.print(f"\n[bold green]Answered:[/bold green] {figures}", highlight=False)
         if outcome.why is None:
             return 0
+        if outcome.why == INTERRUPTED:
+            self._console.print("[bold red]The run was interrupted.[/bold red]")
+            return 130
+        if outcome.why == UNSEEN:
+            with suppress(OSError):
+                say(f"swactor: {UNSEEN}; what happened is in {self._folder}")
         self._console.print(f"[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
-        return 130 if outcome.why == INTERRUPTED else 1
+        return 1
 
     def _show_summary(self) -> None:
         run = load.load_run(self._bundle)
         text = summary.render(run)
         page = self._folder / "summary.md"
-        page.write_text(text, encoding="utf-8")
+        try:
+            write_file(page, text.encode())
+        except CommandError as error:
+            self._screen.tell(str(error))
         # Everything happened today: on a screen the date would only take room from what differs.
         day = datetime.fromtimestamp(self._clock.wall_ms() / 1000, tz=UTC).date().isoformat()
         self._console.print(Markdown(text.replace(f"{day} ", "")))

@@ -133,6 +133,7 @@ class Launcher(Actor[LauncherMessage]):
         self._end_waits: Reply[Outcome] | None = None
         self._collector_end_waits: Reply[None] | None = None
         self._why: str | None = None
+        self._log_failed = False
 
     def on_message(self, ctx: Context[LauncherMessage], message: LauncherMessage) -> None:
         """Handle a request of the demo, or news of a child."""
@@ -204,14 +205,23 @@ class Launcher(Actor[LauncherMessage]):
             line = None  # not meant for us
         match line:
             case None:
-                with (self._plan.log_folder / f"{label}.log").open("ab") as log:
-                    log.write(output.line + b"\n")
+                self._log(label, output.line)
             case Listening(url):
                 self._service_ready(ctx, label, url)
             case Failed(why):
                 self._why = self._why or why
             case _:
                 self._on_spoken(line)
+
+    def _log(self, label: str, line: bytes) -> None:
+        """Keep what was meant for people; a disk that is full costs the log, and not the run."""
+        try:
+            with (self._plan.log_folder / f"{label}.log").open("ab") as log:
+                log.write(line + b"\n")
+        except OSError as error:
+            if not self._log_failed:
+                self._tell_people(f"logs are incomplete: {error}")
+            self._log_failed = True
 
     def _service_ready(self, ctx: Context[LauncherMessage], label: str, url: str) -> None:
         self._tell_people(f"{label} listens on {url}")

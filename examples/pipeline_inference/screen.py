@@ -25,6 +25,9 @@ LOADING_PERIOD_NS = 1_000_000_000
 RECALLED_MAX = 3
 """Answers that are shown once more at the end: the summary has moved them out of sight by then."""
 
+_CONTROL = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+"""What would move the cursor or worse: a prompt, a model or a worker may say anything."""
+
 
 class Flow:
     """Text that comes in pieces: a terminal gets lines of whole words, a pipe the pieces as they are."""
@@ -37,6 +40,7 @@ class Flow:
 
     def write(self, text: str, *, style: str | None = None) -> None:
         """Show ``text``; on a terminal the beginning of a word waits for its end."""
+        text = text.translate(_CONTROL)
         if style != self._style:
             self._flush()
             self._style = style
@@ -87,7 +91,7 @@ class Screen:
     def tell(self, line: str) -> None:
         """Show one line of progress."""
         self._flow.end_line()
-        self._console.print(f"[dim]·[/dim] {escape(line)}", highlight=False)
+        self._console.print(f"[dim]·[/dim] {escape(line.translate(_CONTROL))}", highlight=False)
 
     def speak(self, spoken: Spoken) -> None:
         """Show what a node says."""
@@ -139,7 +143,8 @@ class Screen:
             self._show(prompt, text)
 
     def _show(self, prompt: str, text: str) -> None:
-        self._console.print(f"\n[bold]{escape(prompt)}[/bold]{escape(text)}", highlight=False)
+        prompt, text = (escape(said.translate(_CONTROL)) for said in (prompt, text))
+        self._console.print(f"\n[bold]{prompt}[/bold]{text}", highlight=False)
 
     def _loading(self, stage: str, loaded: int, layers: int) -> None:
         now_ns = self._clock.monotonic_ns()

@@ -74,9 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say("swactor: interrupted")
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
+    except OSError as exc:
+        # The commands know what to say of files. This is output that cannot be written: whoever read it has
+        # gone, or a disk is full. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(exc, BrokenPipeError):
+            say(f"swactor: {exc}")
         return Exit.FAILURE
     return status if isinstance(status, int) else Exit.OK
 

@@ -44,6 +44,7 @@ class DemoProcess:
         self.mark = uuid.uuid4().hex
         self.text = ""
         self._chunks: Queue[str] = Queue()
+        self._reads = True
         self._process = subprocess.Popen(
             [sys.executable, "-m", "examples.pipeline_inference", "run", "--out", str(out), *arguments],
             stdout=subprocess.PIPE,
@@ -57,8 +58,12 @@ class DemoProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as output:
-            while chunk := os.read(output.fileno(), 65_536):
+            while self._reads and (chunk := os.read(output.fileno(), 65_536)):
                 self._chunks.put(chunk.decode())
+
+    def stop_reading(self) -> None:
+        """Close the pipe of its output, after the next piece."""
+        self._reads = False
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Return the first match of ``pattern`` in the output."""
@@ -369,7 +374,50 @@ def test_a_second_ctrl_c_kills_everything_at_once(start: Callable[..., DemoProce
     demo.wait_for("once more kills at once")
     demo.signal(signal.SIGINT)
     assert demo.wait() == 130
+    assert "killed; there is no bundle" in demo.text.splitlines()[-1]
     assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+def test_it_ends_in_order_with_its_bundle_when_nobody_reads_its_output_any_more(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start("--times", "200", "Tell me a story.")
+    demo.wait_for("Once a node")
+    demo.stop_reading()
+    assert demo.wait() == 1
+    assert {"orchestrator", "stage-0", "stage-1", "stage-2"} <= {node.label for node in demo.bundle().nodes}
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_collector_leaves_a_bundle_of_what_it_had_stored(start: Callable[..., DemoProcess]) -> None:
+    demo = start("--times", "200", "Tell me a story.")
+    demo.wait_for("Once a node")
+    demo.find("swactor_diag.cli.main", "collector").kill()
+    assert demo.wait() == 1
+    assert "the collector gave no bundle: cannot reach" in demo.text
+    assert "this one is made of what it had stored" in demo.text
+    assert "failed: collector was killed by SIGKILL" in demo.text
+    assert {"relay", "stage-0", "stage-1", "stage-2"} <= {node.label for node in demo.bundle().nodes}
+    assert_nothing_is_left(demo)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    program = (sys.executable, "-m", "swactor_diag.cli.entry", "demo", "run", "--out", str(tmp_path / "file"))
+    ended = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=False)
+    why = f"swactor: Invalid value for --out: cannot write to {tmp_path / 'file'}: Not a directory\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", why)
+
+
+def test_a_prompt_that_is_no_text_is_refused_before_anything_is_started() -> None:
+    program = (sys.executable, "-m", "swactor_diag.cli.entry", "demo", "run", b"a\xff")
+    ended = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "swactor: Invalid value for PROMPTS: 'a\\udcff' is no valid UTF-8\n",
+    )
 
 
 @pytest.mark.timeout(90)

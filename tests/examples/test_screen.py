@@ -48,6 +48,15 @@ def test_on_a_terminal_an_answer_is_broken_between_words_wherever_its_tokens_end
     assert " ".join(line.strip() for line in lines) == PROMPT + STORY
 
 
+def test_control_characters_of_a_prompt_and_of_an_answer_do_not_reach_the_terminal() -> None:
+    seen = Seen(terminal=False)
+    seen.answer(prompt="a\x1b[31mb\r\x07", text=" c\x9b2Jd\te\n")
+    seen.screen.recall()
+    seen.screen.tell("worker said \x1b[2J")
+    assert "a�[31mb�� c�2Jd" in seen.text
+    assert not {"\x1b", "\r", "\x07", "\x9b"} & set(seen.text)
+
+
 def test_a_word_that_is_longer_than_the_line_is_still_shown_whole() -> None:
     seen = Seen(width=10)
     seen.answer(text=" " + "x" * 35 + " end")

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "swactor_diag.cli.main", *arguments]
+    return [sys.executable, "-m", "swactor_diag.cli.entry", *arguments]
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -378,3 +379,32 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
 
     assert piped.stdout == "{\n"
     assert piped.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_one_line_of_error() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command("schema"), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "swactor: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_a_command_that_was_started_without_output_does_its_work(closed: str) -> None:
+    shell = f"{shlex.join(command('schema'))} {closed}"
+    ended = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_what_an_encoding_does_not_have_is_written_as_its_number() -> None:
+    ended = run("spool", "push", "no-\N{BULLET}", "http://127.0.0.1:9", PYTHONIOENCODING="ascii:strict")
+    assert (ended.returncode, ended.stderr) == (2, "swactor: there is no folder no-\\u2022\n")
+
+
+def test_ctrl_c_while_it_is_still_being_imported_needs_no_words() -> None:
+    interrupts = (
+        "import os, signal, sys; from swactor_diag.cli import entry;"
+        "find = type('F', (), {'find_spec': staticmethod("
+        "lambda name, *_: os.kill(os.getpid(), signal.SIGINT) if name == 'typer' else None)});"
+        "sys.meta_path.insert(0, find); entry.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", interrupts], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
