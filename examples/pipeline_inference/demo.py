@@ -342,6 +342,8 @@ class Demo:
         self._screen.end()
         if self._bundle.exists():
             self._show_summary()
+        elif outcome.why is None:
+            outcome = Outcome("there is no bundle of it")
         self._screen.recall()
         figures = self._screen.figures(asked=len(self._options.prompts))
         self._console.print(f"\n[bold green]Answered:[/bold green] {figures}", highlight=False)

@@ -100,7 +100,7 @@ class Plan:
 
     services: Mapping[str, tuple[str, ...]]
     nodes: Callable[[str], Mapping[str, tuple[str, ...]]]
-    """Given the relay's URL, the program arguments of each node, orchestrator first."""
+    """Given the relay's URL, the program arguments of each node, orchestrator first; may raise OSError."""
     environ: Mapping[str, str]
     folder: Path
     """Where the processes run: imports are found from here."""
@@ -229,8 +229,13 @@ class Launcher(Actor[LauncherMessage]):
             self._environ["SWACTOR_DIAG_COLLECTOR_URL"] = url
             self._collector_waits.send(url)
         elif label == RELAY and self._phase is Phase.SERVICES:
+            try:
+                nodes = self._plan.nodes(url)
+            except OSError as error:
+                self._end(ctx, f"the nodes' settings cannot be written: {error}")
+                return
             self._phase = Phase.RUNNING
-            for node, args in self._plan.nodes(url).items():
+            for node, args in nodes.items():
                 self._spawn(ctx, node, args)
             self._tell_people(f"{len(self._living) - 2} nodes started, waiting for their workers")
 

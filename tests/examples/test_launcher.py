@@ -1,6 +1,7 @@
 """The launcher with scripted processes in virtual time: whichever ends first, and in whatever phase."""
 
 import asyncio
+import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,10 @@ class Run:
         self.spoken: list[Spoken] = []
         self.heard = Heard()
         self._logs = logs
+        self.nodes: Callable[[str], dict[str, tuple[str, ...]]] = lambda _url: {
+            ORCHESTRATOR: (),
+            "stage-0": (),
+        }
         self._scripts = {
             COLLECTOR: says(Listening("http://collector")),
             RELAY: says(Listening("http://relay")),
@@ -85,7 +90,7 @@ class Run:
             spawner = ScriptedSpawner(system.loop, clock, programs={sys.executable: self._program})
             plan = Plan(
                 services={COLLECTOR: (), RELAY: ()},
-                nodes=lambda _url: {ORCHESTRATOR: (), "stage-0": ()},
+                nodes=self.nodes,
                 environ={},
                 folder=self._logs,
                 log_folder=self._logs,
@@ -157,3 +162,22 @@ async def test_what_is_no_line_for_the_launcher_goes_to_the_log(tmp_path: Path) 
     run = Run(tmp_path, {"stage-0": says(b"a stray print\n", b"\xff\xfe\n")})
     assert await run.outcome() == Outcome(None)
     assert (tmp_path / "stage-0.log").read_bytes() == b"a stray print\n\xff\xfe\n"
+
+
+async def test_a_disk_that_is_full_ends_the_run_with_that_as_its_reason(tmp_path: Path) -> None:
+    def full(url: str) -> dict[str, tuple[str, ...]]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = Run(tmp_path, {})
+    run.nodes = full
+    why = "the nodes' settings cannot be written: [Errno 28] No space left on device"
+    assert await run.outcome() == Outcome(why)
+    assert run.heard.labels == ["ProcessStarted collector", "ProcessStarted relay", "ProcessExited relay"]
+
+
+async def test_a_log_that_cannot_be_written_costs_the_log_only_and_is_said_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, {"stage-0": says(b"one\n", b"two\n")})
+    (tmp_path / "stage-0.log").mkdir()
+    assert await run.outcome() == Outcome(None)
+    (told,) = [line for line in run.people if "logs" in line]
+    assert told.startswith("logs are incomplete: [Errno 21] Is a directory")
