@@ -20,7 +20,6 @@ from typing import TextIO, cast
 import anyio
 import msgspec
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.markup import escape
 
 from examples.pipeline_inference.faults import Fault
@@ -48,6 +47,7 @@ from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport import PeerAddress
 from swactor_diag.cli.console import CommandError, say, write_file, write_pieces
 from swactor_diag.cli.fetch import download
+from swactor_diag.cli.page import THEME, Page
 from swactor_diag.collector.bundle import Bundle, BundleError
 from swactor_diag.collector.staging import Staging
 from swactor_diag.collector.storage import LocalStorage, StorageError
@@ -123,7 +123,7 @@ class Demo:
     def __init__(self, options: DemoOptions, output: Output) -> None:
         self._options = options
         self._output = output
-        console = self._console = Console(file=cast("TextIO", output))
+        console = self._console = Console(file=cast("TextIO", output), theme=THEME)
         self._clock = SystemClock()
         self._secrets = SystemRandom().stream("demo")
         self.run_id = f"demo-{self._clock.wall_ms() // 1000}-{self._secrets.token(2).hex()}"
@@ -368,6 +368,6 @@ class Demo:
             self._screen.tell(str(error))
         # Everything happened today: on a screen the date would only take room from what differs.
         day = datetime.fromtimestamp(self._clock.wall_ms() / 1000, tz=UTC).date().isoformat()
-        self._console.print(Markdown(text.replace(f"{day} ", "")))
+        self._console.print(Page(text.replace(f"{day} ", "")), end="\n\n")
         for what, where in (("bundle", self._bundle), ("summary", page), ("logs", self._logs)):
             self._console.print(f"{what:8} {where}", highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ Owns: arguments, files and exit statuses. Not here: reading (``swactor_diag.post
 (``swactor_diag.collector.bundle``), HTTP (``fetch``).
 """
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ def summary(
         Path | None, typer.Option("-o", "--out", help="Write summary.md into this folder.")
     ] = None,
 ) -> None:
-    """Print what a bundle tells, as Markdown. Exit status 3: the archive is cut off or damaged."""
+    """Print what a bundle tells, as Markdown; on a terminal, as a page. Exit status 3: cut off or damaged."""
     from swactor_diag.postproc import load, summary  # late: slow to import
 
     try:
@@ -36,7 +37,13 @@ def summary(
     if not run.nodes and run.manifest is None and not run.problems:
         raise CommandError(f"{file} is not a bundle: it holds no run", status=Exit.WRONG_INPUT)
     text = summary.render(run)
-    if out is None:
+    if out is None and sys.stdout.isatty():
+        from rich.console import Console  # late: slow to import
+
+        from swactor_diag.cli.page import THEME, Page  # late too
+
+        Console(theme=THEME).print(Page(text))
+    elif out is None:
         put(text.rstrip("\n"))
     else:
         target = out / _SUMMARY

@@ -205,6 +205,23 @@ def test_a_summary_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "summary.md").read_text().startswith("# Run run-1\n")
 
 
+def test_on_a_terminal_a_summary_is_a_page_and_in_a_pipe_it_is_markdown(tmp_path: Path) -> None:
+    stage(tmp_path / "root")
+    file = tmp_path / "b.tar.gz"
+    run("bundle", "from-dir", str(tmp_path / "root"), "run-1", "-o", str(file))
+    terminal, end = os.openpty()
+    shown = subprocess.run(
+        command("bundle", "summary", str(file)), stdout=end, env=environment(TERM="xterm"), check=False
+    )
+    os.close(end)
+    with os.fdopen(terminal, "rb") as output:
+        page = output.read1(1_000_000).decode()
+    assert shown.returncode == 0
+    assert "Run run-1" in page
+    assert "## Workers" not in page
+    assert "## Workers" in run("bundle", "summary", str(file)).stdout
+
+
 def test_a_cut_bundle_has_a_summary_and_its_own_exit_status(tmp_path: Path) -> None:
     stage(tmp_path / "root")
     file = tmp_path / "b.tar.gz"
