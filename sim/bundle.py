@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swactor_diag.collector.bundle import build_bundle
+from sim.errors import SimulationError
+from swactor_diag.collector.bundle import BundleError, build_bundle
 
 if TYPE_CHECKING:
     from sim.world import World
@@ -41,8 +42,9 @@ class SimFacts(msgspec.Struct, frozen=True, kw_only=True):
 class SimBundle:
     """One archive in memory."""
 
-    def __init__(self, archive: bytes) -> None:
+    def __init__(self, archive: bytes, facts: SimFacts) -> None:
         self.archive = archive
+        self.facts = facts
 
     @property
     def tar_bytes(self) -> bytes:
@@ -60,7 +62,11 @@ class SimBundle:
 
 
 def collect(world: "World") -> SimBundle:
-    """Return the bundle of everything that the collector has at this moment."""
+    """Return the bundle of everything that the collector has at this moment.
+
+    Raises:
+        SimulationError: it has nothing.
+    """
     facts = SimFacts(
         scenario=world.scenario.name,
         seed=world.seed,
@@ -81,7 +87,11 @@ def collect(world: "World") -> SimBundle:
         "sim/run.json": _pretty(facts),
         "sim/scenario.json": _pretty(world.scenario),
     }
-    return SimBundle(build_bundle(world.storage, world.run_id, extra=extra))
+    try:
+        return SimBundle(build_bundle(world.storage, world.run_id, extra=extra), facts)
+    except BundleError as exc:
+        fates = "; ".join(f"{node.name} {node.state} {node.failure}".strip() for node in facts.nodes)
+        raise SimulationError(f"no record came to the collector ({fates})") from exc
 
 
 def _pretty(value: object) -> bytes:

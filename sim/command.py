@@ -37,6 +37,7 @@ def run(
 ) -> None:
     """Run a scenario to its end, write its bundle and print its figures."""
     from sim import scenario, world  # late: slow to import
+    from sim.node import NodeState
 
     started_s = time.perf_counter()
     try:
@@ -50,6 +51,9 @@ def run(
     say(f"virtual   {virtual_ns / 1e9:g} s")
     say(f"cpu       {time.process_time():.2f} s in this process so far")
     say(f"wall      {time.perf_counter() - started_s:.2f} s for the run")
+    for node in bundle.facts.nodes:
+        if node.state == NodeState.FAILED:
+            say(f"failed    {node.name}: {node.failure}")
     folder = out or Path("runs") / f"{loaded.name}-{seed}"
     _write(folder / "bundle.tar.gz", bundle.archive)
     if summary:

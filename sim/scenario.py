@@ -23,9 +23,15 @@ COLLECTOR = "collector"
 """The host of the collector; it can be cut off like any other."""
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
-Seconds = Annotated[float, Meta(ge=0)]
+DURATION_MAX_S = 86_400
+Seconds = Annotated[float, Meta(ge=0, le=DURATION_MAX_S)]
 DottedPath = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
-Milliseconds = Annotated[float, Meta(ge=0)]
+Milliseconds = Annotated[float, Meta(ge=0, le=1000 * DURATION_MAX_S)]
+YEARS_10_MS = 10 * 366 * 86_400_000
+OffsetMs = Annotated[int, Meta(ge=-YEARS_10_MS, le=YEARS_10_MS)]
+EpochMs = Annotated[int, Meta(ge=YEARS_10_MS, le=20 * YEARS_10_MS)]
+"""With every offset it is a moment between 1970 and 2181."""
+_NODE_ID = re.compile(r"\{node_id:([^{}]*)\}")
 Ppm = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
@@ -63,7 +69,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     role: str
     boot: DottedPath
     start_s: Seconds = 0.0
-    clock_offset_ms: int = 0
+    clock_offset_ms: OffsetMs = 0
     config: dict[str, object] = {}
     environ: dict[str, str] = {}
 
@@ -73,7 +79,7 @@ class RelaySpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: Name = "relay"
     port: Annotated[int, Meta(ge=1, le=65_535)] = 7843
-    clock_offset_ms: int = 0
+    clock_offset_ms: OffsetMs = 0
 
 
 class ProgramSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +115,7 @@ class ClockJump(
 
     at_s: Seconds
     node: Name
-    offset_ms: int
+    offset_ms: OffsetMs
 
 
 class Cut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="cut"):
@@ -162,8 +168,8 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a world is made of, besides the seed."""
 
     name: Name
-    duration_s: Annotated[float, Meta(gt=0, le=86_400)]
-    epoch_ms: Annotated[int, Meta(ge=0)] = 1_700_000_000_000
+    duration_s: Annotated[float, Meta(gt=0, le=DURATION_MAX_S)]
+    epoch_ms: EpochMs = 1_700_000_000_000
     network: EdgeSpec = EdgeSpec()
     link: tuple[LinkSpec, ...] = ()
     relay: RelaySpec = RelaySpec()
@@ -186,6 +192,8 @@ def load(path: Path) -> Scenario:
         text = path.read_text(encoding="utf-8")
     except OSError as exc:
         raise ScenarioError(str(path), "file", exc.strerror or str(exc)) from exc
+    except UnicodeDecodeError as exc:
+        raise ScenarioError(str(path), "file", f"is not UTF-8: {exc.reason} at byte {exc.start}") from exc
     return parse(text, file=str(path))
 
 
@@ -205,6 +213,8 @@ def parse(text: str, *, file: str) -> Scenario:
         field, rule = _where(str(exc))
         raise ScenarioError(file, field, rule) from exc
     _check_names(scenario, file)
+    _check_links(scenario, file)
+    _check_faults(scenario, file)
     return scenario
 
 
@@ -217,8 +227,8 @@ def load_named(path: str, *, file: str, field: str) -> Callable[..., Any]:
     module_name, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as exc:
-        raise ScenarioError(file, field, f"{path} cannot be loaded: {exc}") from exc
+    except Exception as exc:  # importing it runs what somebody else wrote
+        raise ScenarioError(file, field, f"{path} cannot be loaded: {type(exc).__name__}: {exc}") from exc
     if not callable(found):
         raise ScenarioError(file, field, f"{path} is not a function")
     function: Callable[..., Any] = found
@@ -234,37 +244,74 @@ def _where(message: str) -> tuple[str, str]:
 
 
 def _check_names(scenario: Scenario, file: str) -> None:
+    if scenario.relay.name == COLLECTOR:
+        raise ScenarioError(file, "relay.name", f"{COLLECTOR!r} is the collector's")
     names = scenario.names()
-    for number, node in enumerate(scenario.node):
-        if names.count(node.name) > 1:
-            raise ScenarioError(file, f"node[{number}].name", f"{node.name!r} is there twice")
-    known = frozenset(names)
-    for number, link in enumerate(scenario.link):
-        _check_known(known, file, f"link[{number}]", source=link.source, target=link.target)
     nodes = frozenset(node.name for node in scenario.node)
-    for number, fault in enumerate(scenario.fault):
-        field = f"fault[{number}]"
-        match fault:
-            case Cut():
-                _check_known(known, file, field, source=fault.source, target=fault.target)
-            case PeerPathDown():
-                _check_known(nodes, file, field, source=fault.source, target=fault.target)
-            case HostDown():
-                _check_known(known, file, field, host=fault.host)
-            case NodeKill():
-                _check_known(known, file, field, node=fault.node)
-            case ClockJump() | TunnelClose() | ChildKill():
-                _check_known(nodes, file, field, node=fault.node)
-        if fault.at_s > scenario.duration_s:
-            raise ScenarioError(file, f"{field}.at_s", f"after the end of the run ({scenario.duration_s} s)")
-    _check_programs(scenario, file)
-
-
-def _check_programs(scenario: Scenario, file: str) -> None:
+    for number, node in enumerate(scenario.node):
+        field = f"node[{number}]"
+        if names.count(node.name) > 1:
+            raise ScenarioError(file, f"{field}.name", f"{node.name!r} is there twice")
+        if node.start_s > scenario.duration_s:
+            raise ScenarioError(file, f"{field}.start_s", _after_the_end(scenario))
+        for key, value in (("config", node.config), ("environ", node.environ)):
+            for name in _NODE_ID.findall(msgspec.json.encode(value).decode()):
+                if name not in nodes:
+                    raise ScenarioError(
+                        file, f"{field}.{key}", f"{{node_id:{name}}} is no node here; known: {sorted(nodes)}"
+                    )
     programs = [program.program for program in scenario.program]
     for number, program in enumerate(programs):
         if programs.count(program) > 1:
             raise ScenarioError(file, f"program[{number}].program", f"{program!r} is there twice")
+
+
+def _check_links(scenario: Scenario, file: str) -> None:
+    known = frozenset(scenario.names())
+    ways: set[tuple[str, str]] = set()
+    for number, link in enumerate(scenario.link):
+        field = f"link[{number}]"
+        _check_pair(known, file, field, link.source, link.target)
+        for way in [(link.source, link.target), *([] if link.one_way else [(link.target, link.source)])]:
+            if way in ways:
+                raise ScenarioError(file, field, f"{way[0]} to {way[1]} is there twice")
+            ways.add(way)
+
+
+def _check_faults(scenario: Scenario, file: str) -> None:
+    known = frozenset(scenario.names())
+    nodes = frozenset(node.name for node in scenario.node)
+    programs = sorted(program.program for program in scenario.program)
+    for number, fault in enumerate(scenario.fault):
+        field = f"fault[{number}]"
+        match fault:
+            case Cut():
+                _check_pair(known, file, field, fault.source, fault.target)
+            case PeerPathDown():
+                _check_pair(nodes, file, field, fault.source, fault.target)
+            case HostDown():
+                _check_known(known, file, field, host=fault.host)
+            case NodeKill():
+                _check_known(known, file, field, node=fault.node)
+            case ClockJump() | TunnelClose():
+                _check_known(nodes, file, field, node=fault.node)
+            case ChildKill():
+                _check_known(nodes, file, field, node=fault.node)
+                if fault.program not in programs:
+                    rule = f"there is no program {fault.program!r} here; known: {programs}"
+                    raise ScenarioError(file, f"{field}.program", rule)
+        if fault.at_s > scenario.duration_s:
+            raise ScenarioError(file, f"{field}.at_s", _after_the_end(scenario))
+
+
+def _after_the_end(scenario: Scenario) -> str:
+    return f"after the end of the run ({scenario.duration_s} s)"
+
+
+def _check_pair(known: frozenset[str], file: str, field: str, source: str, target: str) -> None:
+    _check_known(known, file, field, source=source, target=target)
+    if source == target:
+        raise ScenarioError(file, f"{field}.target", f"is the source itself ({source!r})")
 
 
 def _check_known(known: frozenset[str], file: str, field: str, **names: str) -> None:

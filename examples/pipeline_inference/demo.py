@@ -368,6 +368,7 @@ class Demo:
             self._screen.tell(str(error))
         # Everything happened today: on a screen the date would only take room from what differs.
         day = datetime.fromtimestamp(self._clock.wall_ms() / 1000, tz=UTC).date().isoformat()
-        self._console.print(Page(text.replace(f"{day} ", "")), end="\n\n")
+        self._console.print(Page(text.replace(f"{day} ", "")))
+        self._console.print()
         for what, where in (("bundle", self._bundle), ("summary", page), ("logs", self._logs)):
             self._console.print(f"{what:8} {where}", highlight=False, soft_wrap=True)

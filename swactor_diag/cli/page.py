@@ -10,7 +10,7 @@ from rich.theme import Theme
 
 THEME = Theme({"markdown.code": "cyan", "markdown.h1": "bold", "markdown.h2": "bold magenta"})
 """Readable on dark and on light: nothing has a background."""
-WORD_MAX = 16
+WORD_MAX = 24
 """A longer word may be broken: a path, a URL. Times, ids and names are not."""
 
 

@@ -74,6 +74,7 @@ SEAMS: dict[str, set[str]] = {
     "examples/pipeline_inference/process.py": {"asyncio", "os.getpid", "signal"},
     "sim/command.py": {"time"},
     "swactor_diag/cli/_collector_process.py": {"os.getpid"},
+    "swactor_diag/cli/entry.py": {"signal"},
     "swactor_diag/cli/_relay_process.py": {"os.getpid"},
     "swactor_diag/ports.py": {"os.getpid"},
     "swactor_diag/cli/_service.py": {"asyncio", "signal"},

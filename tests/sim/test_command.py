@@ -1,5 +1,6 @@
 """The command: what it prints and writes, and how it fails."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,14 @@ def test_a_bundle_that_cannot_be_written_is_a_failure(apps: Path, tmp_path: Path
 
     assert isinstance(result.exception, CommandError)
     assert result.exception.status is Exit.FAILURE
+
+
+def test_a_node_that_fails_is_told(apps: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    good = (apps / "small.toml").read_text(encoding="utf-8")
+    broken.write_text(re.sub(r"(boot = \")[^\"]*", r"\1os.path:join", good, count=1), encoding="utf-8")
+
+    result = CliRunner().invoke(app, ["run", str(broken), "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 0
+    assert re.search(r"failed    [\w-]+: TypeError: ", result.output)

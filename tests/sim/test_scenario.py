@@ -66,6 +66,25 @@ def test_a_good_scenario_is_read() -> None:
         ('name = "right"', 'name = "left"', "node[0].name", "twice"),
         ("[network]", "[network", "file", "not TOML"),
         ("latency_ms = 1.5", "latency_ms = -1", "network.latency_ms", ">= 0"),
+        ("latency_ms = 1.5", "latency_ms = inf", "network.latency_ms", "<= 86400000"),
+        ("duration_s = 10", "duration_s = 10\nepoch_ms = 9999999999999999999", "epoch_ms", "<= "),
+        ('name = "left"', 'name = "left"\nstart_s = inf', "node[0].start_s", "<= 86400"),
+        ('name = "left"', 'name = "left"\nstart_s = 11', "node[0].start_s", "after the end"),
+        ("{node_id:right}", "{node_id:middle}", "node[0].config", "{node_id:middle} is no node here"),
+        ('target = "right"', 'target = "left"', "fault[0].target", "is the source itself"),
+        ("[[fault]]", '[relay]\nname = "collector"\n[[fault]]', "relay.name", "is the collector's"),
+        (
+            "[[fault]]",
+            '[[link]]\nsource = "left"\ntarget = "right"\n' * 2 + "[[fault]]",
+            "link[1]",
+            "left to right is there twice",
+        ),
+        (
+            'kind = "node_kill"',
+            'kind = "child_kill"\nprogram = "wurker"',
+            "fault[1].program",
+            "there is no program 'wurker' here",
+        ),
     ],
 )
 def test_a_bad_scenario_names_file_field_and_rule(old: str, new: str, field: str, rule: str) -> None:
@@ -81,6 +100,22 @@ def test_a_bad_scenario_names_file_field_and_rule(old: str, new: str, field: str
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"missing\.toml: file: No such file"):
         load(tmp_path / "missing.toml")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "wide.toml").write_bytes(GOOD.encode("utf-16"))
+    with pytest.raises(ScenarioError, match=r"wide\.toml: file: is not UTF-8: .* at byte 0"):
+        load(tmp_path / "wide.toml")
+
+
+@pytest.mark.parametrize("source", ["def (:\n", "1/0\n"])
+def test_a_module_that_cannot_be_imported_is_the_scenarios_error(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_module.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ScenarioError, match=r"node\[0\].boot: broken_module:boot cannot be loaded: \w+Error"):
+        load_named("broken_module:boot", file="small.toml", field="node[0].boot")
 
 
 @pytest.mark.parametrize("path", ["no.such.module:boot", "sim.scenario:no_such_name", "sim.loop:NS_PER_S"])
