@@ -148,15 +148,24 @@ class Context(Generic[M]):
         """Tell this actor ``message`` in ``delay_s`` seconds; replaces a timer with the same key.
 
         Without a key the message itself is the key, so it must be hashable.
+
+        Raises:
+            TypeError: the key is not hashable.
+            ValueError: ``delay_s`` is negative, infinite or no number.
         """
         self._cell.timers.start(message if key is None else key, message, delay_s=delay_s)
 
     def send_every(
         self, period_s: float, message: M, *, first_s: float | None = None, key: Hashable = None
     ) -> None:
-        """Tell this actor ``message`` every ``period_s`` seconds, the first time after ``first_s``.
+        """Tell this actor ``message`` every ``period_s`` seconds, the first time after ``first_s`` if given.
 
-        Rounds that fall due while the actor is busy are skipped; the rhythm does not drift.
+        Rounds that fall due while the actor is busy are skipped; the rhythm does not drift. The key is that
+        of `send_after`.
+
+        Raises:
+            TypeError: the key is not hashable.
+            ValueError: ``period_s`` is below a nanosecond, ``first_s`` negative, or one of them has no end.
         """
         self._cell.timers.start(
             message if key is None else key,

@@ -65,12 +65,16 @@ class ActorRef(abc.ABC, Generic[M_contra]):
             AskTimeoutError: no reply within ``timeout_s`` seconds; a late one is dropped.
             AskCircleError: the reply would depend on the asking actor itself.
             MailboxFullError: the mailbox is full and its policy refuses.
+            ValueError: ``timeout_s`` is no number.
             Exception: what the handler raised, which also ended the actor.
         """
 
     @abc.abstractmethod
     async def send(self, message: M_contra) -> None:
-        """Send ``message``, waiting for room when the mailbox is full. Never waits for it to be handled."""
+        """Send ``message``, waiting for room when the mailbox is full. Never waits for it to be handled.
+
+        To an actor that has ended it is a dead letter, as with `tell`; also when it ends meanwhile.
+        """
 
     @abc.abstractmethod
     def add_watcher(self, watcher: ActorRef[Any]) -> None:

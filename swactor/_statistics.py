@@ -20,8 +20,10 @@ class ActorStatistics:
 
     path: str
     serial: int
+    """With ``path`` the actor's id; see `ActorId`."""
     actor_type: str
     state: str
+    """``starting``, ``running``, ``stopping``, or ``down`` while it waits for its restart."""
     depth: int
     """User messages that wait."""
     handled: int
@@ -32,9 +34,9 @@ class ActorStatistics:
     handling: str | None
     """Type of the message an asynchronous actor is busy with."""
     handling_s: float | None
-    """For how long it has been busy with it, at least; None when it is not."""
+    """For how many seconds it has been busy with it, at least; None when it is not."""
     oldest_wait_s: float | None
-    """How long the oldest message has waited, at most; None when none waits."""
+    """How many seconds the oldest message has waited, at most; None when none waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,9 @@ class SystemStatistics:
     ready: int
     """Actors that wait for their turn."""
     lag_s: float
-    """How long the run queue's last wakeup took to come: what else the event loop was busy with."""
+    """How many seconds the run queue's last wakeup took to come: what else the event loop was busy with."""
     dead_letters: int
+    """Messages so far that nobody handled."""
 
 
 class Readings:

@@ -49,9 +49,12 @@ class ChildSpec:
     """How a child is started, when it is restarted, how long it may take to stop."""
 
     id: str
+    """Unique within the supervisor, and the last part of the child's path."""
     factory: Callable[[], Actor[Any]]
+    """Called for each life of the child: state begins anew with it."""
     restart: RestartKind = RestartKind.PERMANENT
     shutdown_grace_s: float = 5.0
+    """Seconds it has to stop before it is cancelled."""
     mailbox: MailboxPolicy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
@@ -65,7 +68,10 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class GetChild(Request[ActorRef[Any]]):
-    """Ask a supervisor for the address of a child; it stays the same across restarts."""
+    """Ask a supervisor for the address of a child; it stays the same across restarts.
+
+    The asker gets `NoSuchChildError` when there is none (any more).
+    """
 
     id: str
 
@@ -74,8 +80,9 @@ class GetChild(Request[ActorRef[Any]]):
 class StartChild(Request[ActorRef[Any]]):
     """Ask a supervisor to start one more child, the newest from then on; the reply is its address.
 
-    When the id is taken, or the factory raises, the asker gets the error and there is no such child. Once
-    made it is a child like any other: an ``on_start`` that raises is a failure of it, and is tried again.
+    When the id is taken (`ChildExistsError`), or the factory raises, the asker gets the error and there is no
+    such child. Once made it is a child like any other: an ``on_start`` that raises is a failure of it, and is
+    tried again.
     """
 
     spec: ChildSpec

@@ -57,9 +57,13 @@ class ShutdownReport:
 class ActorSystem:
     """Actors of one process, on one event loop. Use it as an async context manager.
 
-    Leaving the context stops all actors, newest first, each within its grace. Ports that are not given are
-    the machine's own; a simulator gives its own and runs the same actors. ``loop`` says how to get at the
-    event loop that is running; by default asyncio's or trio's. A ``watchdog`` names what holds the loop.
+    Leaving the context stops all actors, newest first, each within its grace: ``grace_s`` seconds where
+    nobody gave it another. Ports that are not given are the machine's own; a simulator gives its own and runs
+    the same actors. ``loop`` says how to get at the event loop that is running; by default asyncio's or
+    trio's. A ``watchdog`` names what holds the loop. Errors call it ``name``.
+
+    Raises:
+        ValueError: ``grace_s`` is no number.
     """
 
     def __init__(
@@ -211,7 +215,12 @@ class ActorSystem:
     ) -> ExitReason:
         """Stop a local actor and wait until it has ended; return why it did.
 
-        Now, after the current message, or with ``drain`` once it has handled all that waits already.
+        Now, after the current message, or with ``drain`` once it has handled all that waits already. After
+        ``grace_s`` seconds it is cancelled.
+
+        Raises:
+            TypeError: the actor is not of this system.
+            ValueError: ``grace_s`` is no number.
         """
         check_seconds("grace_s", grace_s)
         cell = ref.cell if isinstance(ref, LocalRef) else self._cell_of(ref)
@@ -222,7 +231,11 @@ class ActorSystem:
         return cell.reason if cell.state is ENDED else await cell.wait_ended()
 
     async def wait_stopped(self, ref: ActorRef[Any]) -> ExitReason:
-        """Wait until a local actor has ended for good; return why."""
+        """Wait until a local actor has ended for good; return why.
+
+        Raises:
+            TypeError: the actor is not of this system.
+        """
         return await self._cell_of(ref).wait_ended()
 
     def _cell_of(self, ref: ActorRef[Any]) -> Cell:

@@ -101,7 +101,12 @@ class Cluster:
         return self._transport.node_id
 
     async def start(self) -> None:
-        """Start the transport and join through the seeds. Returns before anybody has answered."""
+        """Start the transport and join through the seeds. Returns before anybody has answered.
+
+        Raises:
+            ValueError: two of the config's ``messages`` have the same name.
+            Exception: what the start of the transport raises.
+        """
         system, transport, config = self._system, self._transport, self._config
         await transport.start(self._on_inbound)
         boot = system.clock.wall_ms() if config.boot_id is None else config.boot_id

@@ -68,6 +68,8 @@ class RemoteRef(ActorRef[M_contra]):
             LinkLostError: the link was lost; whether the message was handled is not known.
             RemoteHandlerError: the handler raised, or the mailbox there was full.
             MailboxFullError: the outbox of the node is full.
+            UnknownMessageTypeError: the message cannot cross.
+            ValueError: ``timeout_s`` is no number.
         """
         return await self._router.ask(self.address, message, timeout_s=timeout_s)
 

@@ -8,6 +8,9 @@ Not here: the precedence of claims (``claims``), sending, timers, events (``memb
 Times are monotonic nanoseconds. Call `Swim.tick` at `Swim.deadline_ns`, or later: lateness is noticed. After
 a gap of more than a probe period (a stopped process, a blocked loop) nobody is judged for one more period.
 Nor is anybody while this node itself is cut off from them (``cutoff``); claims of others count all the same.
+
+Sources: Das, Gupta, Motivala, "SWIM: Scalable Weakly-consistent Infection-style Process Group Membership
+Protocol" (DSN 2002); Dadgar, Phillips, Currey, "Lifeguard" (arXiv:1707.00788).
 """
 
 from collections import deque

@@ -85,7 +85,11 @@ class RelayServer:
 
     @property
     def url(self) -> str:
-        """What nodes use to reach this relay; with port 0 known only once it listens."""
+        """What nodes use to reach this relay; with port 0 known only once it listens.
+
+        Raises:
+            RuntimeError: it has not been started.
+        """
         if self._port is None:
             raise RuntimeError("the relay has not been started")
         return self.config.url_for(self._port)

@@ -73,13 +73,21 @@ class RelayClient:
 
     @property
     def websocket(self) -> aiohttp.ClientWebSocketResponse:
-        """The websocket, once connected."""
+        """The websocket, once connected.
+
+        Raises:
+            RuntimeError: it is not.
+        """
         if self._websocket is None:
             raise RuntimeError("not connected")
         return self._websocket
 
     async def connect(self) -> bytes:
-        """Connect and return the relay's challenge."""
+        """Connect and return the relay's challenge.
+
+        Raises:
+            ValueError: the relay says something else first.
+        """
         self._websocket = await self.http.ws_connect(
             f"{self._url}relay",
             protocols=(self._subprotocol,),
@@ -97,7 +105,11 @@ class RelayClient:
         return bytes([FrameType.AUTH]) + self.key + bytes([len(signature)]) + signature
 
     async def open(self) -> Self:
-        """Connect and prove the key; the session is open on return."""
+        """Connect and prove the key; the session is open on return.
+
+        Raises:
+            ValueError: the relay does not follow the protocol.
+        """
         await self.send(self.answer(await self.connect()))
         for expected in (FrameType.CONFIRM, FrameType.PING):  # The relay measures the round trip at once.
             message = await self.receive()

@@ -1,5 +1,6 @@
 """When to try again: exponential backoff with full jitter, as a pure function of attempts and one draw.
 
+Source: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015).
 Owns: the schedule. Not here: the waiting (``shipper``, on its actor's timer, which is why no retry library
 drives it: actors wait on the system's clock, which is virtual in a simulation).
 """

@@ -138,6 +138,7 @@ class IrohTransport:
 
         Raises:
             IrohStartError: not on asyncio, or the endpoint could not be opened.
+            RuntimeError: it was started before.
         """
         if self._on_inbound is not None:
             raise RuntimeError("a transport is started once")
