@@ -35,7 +35,12 @@ def run(
     ] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Also write what the bundle tells.")] = False,
 ) -> None:
-    """Run a scenario to its end, write its bundle and print its figures."""
+    """Run a scenario to its end, write its bundle and print its figures.
+
+    The same scenario and seed give the same bundle, byte for byte. A node
+    that fails is a finding, not an error: the run goes on, and the bundle
+    says what the node died of. Try sim/scenarios/three_stages.toml.
+    """
     from sim import scenario, world  # late: slow to import
     from sim.node import NodeState
 

@@ -15,7 +15,10 @@ from swactor_diag.cli.console import CommandError, Exit, put, say, write_file, w
 if TYPE_CHECKING:
     from swactor_diag.collector.repair import Salvage
 
-app = typer.Typer(help="Fetch, build and read the bundle of a run.", no_args_is_help=True)
+app = typer.Typer(
+    help="Fetch, build and read the bundle of a run: the one file that tells what happened on all its nodes.",
+    no_args_is_help=True,
+)
 
 _SUMMARY = "summary.md"
 
@@ -27,7 +30,11 @@ def summary(
         Path | None, typer.Option("-o", "--out", help="Write summary.md into this folder.")
     ] = None,
 ) -> None:
-    """Print what a bundle tells, as Markdown; on a terminal, as a page. Exit status 3: cut off or damaged."""
+    """Print what a bundle tells, as Markdown; on a terminal, as a page. Exit status 3: cut off or damaged.
+
+    Read it from the top: each section answers one question, and says so
+    when it has no data.
+    """
     from swactor_diag.postproc import load, summary  # late: slow to import
 
     try:
@@ -60,7 +67,11 @@ def fetch(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; else <run>.tar.gz.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the collector's token.")] = None,
 ) -> None:
-    """Download the bundle of a run, whether it was finalized or not, and print where it was written."""
+    """Download the bundle of a run, whether it was finalized or not, and print where it was written.
+
+    A run that still goes on is bundled as far as it has come: fetch it again
+    later for the rest.
+    """
     from swactor_diag.cli import fetch as fetching  # late: slow to import
 
     target = out if out is not None else Path(f"{_checked(run_id)}.tar.gz")

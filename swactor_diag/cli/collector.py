@@ -53,8 +53,12 @@ def run(
 ) -> None:
     """Receive records and serve bundles until SIGTERM or Ctrl-C.
 
-    Settings come from options, then variables SWACTOR_DIAG_<NAME>, then the file, then the defaults.
-    Prints one JSON line with its address on standard output when it is ready.
+    Settings come from options, then variables SWACTOR_DIAG_<NAME>, then the
+    file, then the defaults. Prints one JSON line with its address on standard
+    output when it is ready.
+
+    Nodes send here when their SWACTOR_DIAG_COLLECTOR_URL is that address;
+    `swactor bundle fetch` gets the bundle of a run from it.
     """
     from swactor_diag.collector.config import ConfigError, resolve, shown  # late: slow to import
 

@@ -18,6 +18,15 @@ from swactor_diag.cli.console import CommandError, Exit, say
 COMMANDS_GROUP = "swactor.commands"
 """Entry points of this group add commands: the name is the command, the object a ``typer.Typer``."""
 
+_HELP = """Actors that own subprocesses, with a flight recorder built in.
+
+Nodes send what they record to a `collector`. `bundle fetch` gets what came
+of one run, `bundle summary` tells what happened in it.
+
+Exit status: 0 done, 1 failed, 2 wrong input, 3 done with what was there:
+something was missing or bad.
+"""
+
 # Typer brings a click of its own and exports no base of its errors.
 _ClickError: type[Exception] = next(
     base
@@ -43,7 +52,7 @@ def build_app() -> typer.Typer:
     """Return the whole command line."""
     app = typer.Typer(
         name="swactor",
-        help="Actors that own subprocesses, with a flight recorder built in.",
+        help=_HELP,
         cls=TyperGroup,
         no_args_is_help=True,
         add_completion=False,

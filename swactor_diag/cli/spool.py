@@ -25,7 +25,11 @@ def push(
     url: Annotated[str, typer.Argument(help="Address of the collector, such as http://127.0.0.1:9080.")],
     token_file: Annotated[Path | None, typer.Option(help="File with the collector's token.")] = None,
 ) -> None:
-    """Send everything in a spool and remove what is stored. The node must not run."""
+    """Send everything in a spool and remove what is stored. The node must not run.
+
+    Exit status 3: the collector refused some; they are set aside in the
+    folder, with the reason.
+    """
     from swactor_diag.cli._service import read_token  # late: slow to import
 
     if not folder.is_dir():
