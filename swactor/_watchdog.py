@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -76,9 +77,10 @@ class ThreadWatchdog:
                     if self._answered.wait(self._bound_s):
                         continue
                     frame = sys._current_frames().get(loop_thread)
-                    if frame is not None:
-                        found(frame)
-                        del frame  # it would keep alive whatever its calls hold
+                    if frame is None:
+                        return  # the loop has ended with its thread, without stopping us
+                    found(frame)
+                    del frame  # it would keep alive whatever its calls hold
                     self._answered.wait()
                     loop.call_from_thread(partial(over, (clock.monotonic_ns() - asked_ns) / 1e9))
             except RuntimeError:
@@ -101,26 +103,28 @@ class BlockReport:
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
-        self._blocked: HandlerBlocked | None = None
+        self._not_over: deque[HandlerBlocked] = deque()
+        """Oldest first: the next one may be found before the loop has taken in that one is over."""
 
     def found(self, frame: FrameType) -> None:
         """Read the finding off the stack. Called by the watchdog's thread."""
         cell, message = _running(frame)
         stack = "".join(traceback.format_stack(frame))[-STACK_CHARS_MAX:]
         log.warning("%s holds the event loop:\n%s", cell.actor_id if cell is not None else "something", stack)
-        self._blocked = HandlerBlocked(
-            actor=UNSET if cell is None else cell.path,
-            actor_type=UNSET if cell is None else cell.kind.name,
-            message_type=UNSET if message is None else type(message).__name__,
-            held_ms=0,
-            stack=stack,
+        self._not_over.append(
+            HandlerBlocked(
+                actor=UNSET if cell is None else cell.path,
+                actor_type=UNSET if cell is None else cell.kind.name,
+                message_type=UNSET if message is None else type(message).__name__,
+                held_ms=0,
+                stack=stack,
+            )
         )
 
     def over(self, held_s: float) -> None:
-        """The loop comes round again, after ``held_s`` seconds in all."""
-        blocked, self._blocked = self._blocked, None
-        if blocked is not None:
-            self._emit(msgspec.structs.replace(blocked, held_ms=round(held_s * 1000)))
+        """The block found first of those that were not over has ended, after ``held_s`` seconds in all."""
+        blocked = self._not_over.popleft()
+        self._emit(msgspec.structs.replace(blocked, held_ms=round(held_s * 1000)))
 
 
 def _running(frame: FrameType) -> tuple[Cell | None, object]:

@@ -175,7 +175,8 @@ class Watchdog(Protocol):
 
         Each time the loop is held longer than the watchdog's bound, ``found(frame)`` is called while it is,
         from whatever thread the watchdog has, with the frame that the loop's thread is in; then, once that
-        is over, ``over(held_s)`` on the loop's own thread.
+        is over, ``over(held_s)`` on the loop's own thread: for each ``found`` one, in the same order, though
+        another block may be found before.
         """
         ...
 

@@ -2,8 +2,10 @@
 
 import gc
 import logging
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -11,14 +13,17 @@ import pytest
 from msgspec import UNSET
 
 from swactor import Actor, ActorRef, ActorSystem, Context, HandlerBlocked, ThreadWatchdog
+from swactor.abc import Clock, Loop, Watchdog
 
 from .conftest import REAL_LOOPS, SYNC, Kind, Seen, World, echo, ignore
 
 pytestmark = pytest.mark.parametrize("loop_name", REAL_LOOPS)
 
-BOUND_S = 0.02
+BOUND_S = 0.05
 HELD_S = 10.0
 """How long the loop is held at most: until the watchdog has found it, which a loaded machine may delay."""
+IN_SPIN = "in spin\n"
+"""How a stack says that `spin` holds the loop."""
 NEVER_S = 30.0
 """A bound that nothing here reaches, however slow the machine is."""
 
@@ -40,7 +45,7 @@ class Found(logging.Handler):
         self.event = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "in spin" in record.getMessage():
+        if IN_SPIN in record.getMessage():
             self.event.set()
 
 
@@ -65,7 +70,7 @@ def spin(system: ActorSystem) -> None:
 
 def spinning(seen: Seen) -> list[HandlerBlocked]:
     """Return what was found in `spin`; on a loaded machine anything may hold the loop for longer."""
-    return [event for event in seen.of(HandlerBlocked) if "in spin" in event.stack]
+    return [event for event in seen.of(HandlerBlocked) if IN_SPIN in event.stack]
 
 
 async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_stack(
@@ -92,6 +97,7 @@ async def test_a_handler_that_was_asked_or_woken_by_a_timer_is_named_with_the_me
     async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
         system.attach(seen)
         ref = await system.spawn(kind(hold_the_loop))
+        await world.settle()  # what held the loop until now is a block of its own
         await world.result(ref.ask(("asked",)))
         await world.until(lambda: len(spinning(seen)) == 1)
         await system.spawn(kind(hold_the_loop, start=lambda ctx: ctx.send_after(0.0, 1.5)))
@@ -119,6 +125,7 @@ async def test_of_an_actor_that_asks_and_one_that_holds_the_loop_the_latter_is_n
         system.attach(seen)
         holds = await system.spawn(SYNC(hold_the_loop), name="holds")
         asks = await system.spawn(Asks(), name="asks")
+        await world.settle()  # what held the loop until now is a block of its own
         await world.result(asks.ask(holds))
         await world.until(lambda: len(spinning(seen)) == 1)
     assert [event.actor for event in spinning(seen)] == ["/holds"]
@@ -128,6 +135,7 @@ async def test_what_holds_the_loop_and_is_no_actor_is_reported_as_such(world: Wo
     seen = Seen()
     async with world.system(watchdog=ThreadWatchdog(BOUND_S)) as system:
         system.attach(seen)
+        await world.settle()  # what held the loop until now is a block of its own
         spin(system)
         await world.until(lambda: len(spinning(seen)) == 1)
     (blocked,) = spinning(seen)
@@ -156,9 +164,50 @@ async def test_each_block_is_reported_once(world: World, kind: Kind) -> None:
         system.attach(seen)
         ref = await system.spawn(kind(hold_the_loop))
         for count in range(1, 3):
+            await world.settle()  # what held the loop until now is a block of its own
             await world.result(ref.ask("hold"))
             await world.until(lambda count=count: len(spinning(seen)) >= count)  # type: ignore[misc]  # bound now
         assert len(spinning(seen)) == 2
+
+
+class Told(Watchdog):
+    """Finds what it is told to."""
+
+    found: Callable[[FrameType], None]
+    over: Callable[[float], None]
+
+    def start(
+        self,
+        loop: Loop,
+        clock: Clock,
+        *,
+        found: Callable[[FrameType], None],
+        over: Callable[[float], None],
+    ) -> None:
+        self.found, self.over = found, over
+
+    def stop(self) -> None:
+        pass
+
+
+async def test_a_block_that_follows_at_once_does_not_take_the_place_of_the_one_before(world: World) -> None:
+    watchdog, seen = Told(), Seen()
+
+    def first() -> None:
+        watchdog.found(sys._getframe())
+
+    def second() -> None:
+        watchdog.found(sys._getframe())
+
+    async with world.system(watchdog=watchdog) as system:
+        system.attach(seen)
+        first()
+        second()  # before the loop could be told that the first one is over
+        watchdog.over(1.0)
+        watchdog.over(2.0)
+    one, other = seen.of(HandlerBlocked)
+    assert (one.held_ms, "in first\n" in one.stack) == (1000, True)
+    assert (other.held_ms, "in second\n" in other.stack) == (2000, True)
 
 
 async def test_the_thread_of_a_watchdog_ends_with_its_system(world: World, kind: Kind) -> None:
