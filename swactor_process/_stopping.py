@@ -7,7 +7,7 @@ Not here: whether there is anybody to stop (``session``). Times are monotonic se
 import math
 
 from swactor_process._effects import AnnounceStillAlive, Effect, SetTimer, SignalGroup, Timer
-from swactor_process._signals import KILL, TERM
+from swactor_process._signals import CONT, KILL, TERM
 
 
 class Stopping:
@@ -32,7 +32,9 @@ class Stopping:
     def begin(self, now_s: float) -> list[Effect]:
         """Return how it begins: politely, unless there is no grace time left."""
         polite = self._grace_at_s > now_s
-        return [*(self._send(TERM) if polite else self.escalate()), *self.timers(now_s)]
+        # Who is held by a SIGSTOP gets TERM only when it may go on.
+        sent = [*self._send(TERM), SignalGroup(CONT)] if polite else self.escalate()
+        return [*sent, *self.timers(now_s)]
 
     def _send(self, number: int) -> list[Effect]:
         self.signals.add(number)

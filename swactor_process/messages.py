@@ -250,7 +250,7 @@ class SendSignal(Struct, frozen=True):
 
 
 class Stop(Struct, Request[StopResult], frozen=True):
-    """TERM, after the grace time KILL. Asked, it answers with how it ended, or with `ProcessStillAlive`.
+    """TERM, and CONT, after the grace time KILL. Asked, it answers with how it ended, or `ProcessStillAlive`.
 
     None takes the times of the spec. Asking again can shorten the times, never lengthen them.
     """

@@ -80,6 +80,7 @@ def test_stop_is_term_then_kill_then_still_alive() -> None:
 
     assert stop(session) == [
         TERM,
+        SignalGroup(signal.SIGCONT),
         SetTimer(Timer.DEADLINE, 10.0),
         SetTimer(Timer.GRACE, 5.0),
     ]

@@ -46,7 +46,7 @@ from swactor_process._effects import (
     Timer,
     WriteChild,
 )
-from swactor_process._signals import KILL, TERM
+from swactor_process._signals import CONT, KILL, TERM
 from swactor_process.session import Session
 from swactor_process.transitions import State
 
@@ -160,7 +160,7 @@ class Life(RuleBasedStateMachine):
                     grace_left = all(kill_s > self.now_s for _, kill_s, _ in self.stops)
                     self.ended_by.append((number, grace_left))
                 self.signals.append((self.now_s, number))
-                if number not in {TERM, KILL}:
+                if number not in {TERM, CONT, KILL}:
                     self.performed.append(number)
             case WriteChild(ticket=ticket):
                 self.performed.append(ticket)

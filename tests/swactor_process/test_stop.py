@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -49,6 +50,20 @@ async def test_fc_002_a_stop_reaches_the_real_worker_behind_a_wrapper(node: Node
     assert isinstance(exited, ProcessExited)
     assert (exited.asked_for, exited.survivors, exited.eof_reached) == (True, (), True)
     assert not is_alive(worker)
+
+
+async def test_a_child_that_has_stopped_itself_can_obey_a_stop(node: Node) -> None:
+    """It sleeps until somebody lets it go on; its last act is not cut off by KILL."""
+    owned = await node.start(sh("trap 'echo tidy; exit 9' TERM; echo up; kill -s STOP $$; sleep 60 & wait"))
+    await owned.line("up")
+    pid = owned.all(ProcessStarted)[0].pid
+    await eventually(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "T")
+
+    exited = await owned.process.ask(Stop())
+
+    assert isinstance(exited, ProcessExited)
+    assert (exited.exit_code, exited.escalated, exited.asked_for) == (9, False, True)
+    assert owned.lines()[-1] == "tidy"
 
 
 async def test_fc_002_a_stop_reaches_the_group_whose_leader_has_gone(node: Node) -> None:
