@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from swactor_process._errors import InvalidSpecError
 from swactor_process._rules import (
@@ -222,6 +223,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     """One program to run, and how its streams and its end are treated.
 
     ``program`` without a slash is searched in ``PATH``. ``env`` replaces the environment; None inherits it.
+    Changing a mapping or list that was passed in changes nothing here.
     ``label`` is for people and need not be unique. A child starts in its own session; signals go to its
     whole group. Stopping is TERM, ``grace_s`` later KILL, and ``deadline_s`` after the request the answer
     "still alive". After the exit, output is read for at most ``linger_s`` more if something keeps it open.
@@ -265,12 +267,15 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
         check_kind("args", self.args, (tuple, list), "a tuple of str, one for each argument")
         for index, argument in enumerate(self.args):
             check_text(f"args[{index}]", argument)
+        # Copies: the start comes later, when the caller may have changed its own for the next child.
+        force_setattr(self, "args", tuple(self.args))
         if self.cwd is not None:
             check_text("cwd", self.cwd)
             if not self.cwd:
                 raise InvalidSpecError("cwd", "not empty (None keeps the node's directory)")
         if self.env is not None:
             _check_env(self.env)
+            force_setattr(self, "env", dict(self.env))
         check_kind("stdout", self.stdout, _OUTPUTS, _OUTPUT_RULE)
         check_kind("stderr", self.stderr, _OUTPUTS, _OUTPUT_RULE)
         check_kind("readiness", self.readiness, _READINESS, _READINESS_RULE)

@@ -98,6 +98,18 @@ def test_an_input_of_the_wrong_type_is_named_where_it_is_made_up(changes: dict[s
     assert caught.value.field == field
 
 
+def test_what_was_passed_in_may_be_changed_for_the_next_child() -> None:
+    """The start comes later: each child had the environment of the last one."""
+    env, args = {"RANK": ""}, ["--rank", ""]
+    specs = []
+    for rank in ("0", "1"):
+        env["RANK"] = args[1] = rank
+        specs.append(ProcessSpec(program="p", label="l", args=args, env=env))  # type: ignore[arg-type]
+
+    assert [spec.env for spec in specs] == [{"RANK": "0"}, {"RANK": "1"}]
+    assert [spec.command for spec in specs] == [("p", "--rank", "0"), ("p", "--rank", "1")]
+
+
 def test_parts_of_a_spec_refuse_wrong_types_as_well() -> None:
     wrong: Any = "1"
     for make in (
