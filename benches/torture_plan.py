@@ -14,6 +14,7 @@ from typing import NamedTuple
 from swactor_process import (
     Chunks,
     CloseStdin,
+    Limits,
     Lines,
     MarkReady,
     Null,
@@ -35,6 +36,8 @@ from swactor_process import (
 PROGRAM = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "children" / "behaving.sh"
 LEFT_ALONE = 0.3
 """This share of the children gets no commands, so that their exits are known beforehand."""
+HASTY_S = 0.02
+"""About what it takes until the launcher has become the program."""
 LAST_STOP_S = 0.4
 """Whoever gets commands is stopped by then."""
 
@@ -96,6 +99,12 @@ class Plan:
         return self.behaviour.end if left_alone and isinstance(self.behaviour, Behaviour) else None
 
     @property
+    def may_be_refused(self) -> bool:
+        """Whether the program may not come to run: it is stopped, or its time is over, while it is loaded."""
+        launched = self.spec.limits is not None or self.spec.start_timeout_s is not None
+        return launched and (bool(self.deeds) or self.spec.start_timeout_s == HASTY_S)
+
+    @property
     def spares_owner(self) -> bool:
         """Whether the owner lives to hear all."""
         return not any(isinstance(deed, Fate) for _, deed in self.deeds)
@@ -147,6 +156,7 @@ def _behaviour(dice: random.Random, ready: Path) -> Behaviour:
             Behaviour("leaves-a-talker", end=End(exit_code=0)),
             Behaviour("leaves-a-mute", end=End(exit_code=0)),
             Behaviour("leaves-a-stubborn", pause, End(exit_code=0)),
+            Behaviour("sends-off-a-daemon", end=End(exit_code=0)),
             Behaviour("stops-itself"),
             Behaviour("closes-its-streams", pause, End(exit_code=4)),
             Behaviour("breeds", end=End(exit_code=3)),
@@ -180,6 +190,9 @@ def _spec(
         readiness=_readiness(dice, stdout, folder / f"{name}.ready"),
         grace_s=dice.choice((0.0, 0.05, 0.3)),
         linger_s=dice.choice((0.0, 0.1, 1.0)),
+        limits=dice.choice((*[None] * 7, Limits(open_files=64, core_bytes=0))),
+        start_timeout_s=dice.choice((*[None] * 10, HASTY_S, 5.0)),
+        mailbox_bytes=dice.choice((500, 4_000_000)),
         stdin_buffer_bytes=dice.choice((0, 1_000, 1_000_000)),
         backlog_bytes=dice.choice((0, 100_000)),
     )

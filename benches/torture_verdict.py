@@ -100,7 +100,8 @@ class Case:
     def judge(self) -> Iterator[str]:
         """Return all that should not be."""
         yield from self.faults
-        if self._others_heard != ("f" if isinstance(self.plan.behaviour, Refused) else "sx"):
+        wanted = {"f"} if isinstance(self.plan.behaviour, Refused) else {"sx"}
+        if self._others_heard not in wanted | ({"f"} if self.plan.may_be_refused else set()):
             yield f"watchers and observers heard {self._others_heard!r}"
         if not (WHOLE if self.plan.spares_owner else BEGUN).fullmatch(self._owner_heard):
             yield f"the owner heard {self._owner_heard!r}"

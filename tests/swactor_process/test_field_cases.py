@@ -27,7 +27,7 @@ from swactor_process import LinuxSpawner, ProcessExited, ProcessSpec, ProcessSta
 
 from .conftest import ROOT, Node, Owned, Owner, eventually, sh
 
-CANCELLED_AFTER_S = (0.0, 0.0005, 0.001, 0.002, 0.003)
+CANCELLED_AFTER_S = (0.0, 0.0005, 0.001, 0.002, 0.003, 0.008, 0.02)
 
 
 class Ledger(Actor[Any]):
@@ -54,7 +54,8 @@ async def test_fc_004_a_start_that_is_cancelled_at_any_moment_leaves_no_child(no
         with anyio.move_on_after(CANCELLED_AFTER_S[attempt % len(CANCELLED_AFTER_S)]):
             async with ActorSystem() as system:
                 with LinuxSpawner(system.loop) as spawner:
-                    spec = sh("exec sleep 30", guarded=False)
+                    launched = (None, 30.0)[attempt % 2]
+                    spec = sh("exec sleep 30", guarded=False, start_timeout_s=launched)
                     await system.spawn(Owner(Owned(), spec, spawner, (watching,)))
                     await anyio.sleep_forever()
         await eventually(lambda: node.own_children() == [], timeout_s=1.0)
