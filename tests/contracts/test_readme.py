@@ -1,6 +1,7 @@
 """The README must be true: its first example runs, and what it names exists."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,36 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
+EXAMPLE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0]
+INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def test_the_example_prints_what_it_says() -> None:
-    example = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0]
     done = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
+        [sys.executable, "-c", EXAMPLE], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
     )
     lines = re.sub(r"[\d.]+ s", "0.0 s", done.stdout).splitlines()
     promised = re.search(r"It prints `(.*?)` and `(.*?)`\.", README.replace("\n", " "))
     assert promised is not None
     assert lines == list(promised.groups())
+
+
+def test_the_example_lets_its_child_tidy_up_on_ctrl_c(tmp_path: Path) -> None:
+    tidies = f"trap 'echo tidy > {tmp_path}/left; exit 0' TERM; echo hello; while :; do sleep 0.02; done"
+    example = EXAMPLE.replace("echo hello; exit 3", tidies)
+    assert example != EXAMPLE
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", INTERRUPTIBLE + example],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"it said: hello\n"
+        program.send_signal(signal.SIGINT)
+        program.wait(timeout=30)
+
+    assert (tmp_path / "left").read_text() == "tidy\n"
 
 
 def test_every_make_target_it_names_exists() -> None:
