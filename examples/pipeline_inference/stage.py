@@ -158,6 +158,7 @@ class Stage(Actor[StageMessage]):
     def on_message(self, ctx: Context[StageMessage], message: StageMessage) -> None:
         """Handle one message from the cluster, from the worker's driver, or from this node."""
         match message:
+            # News of the worker, from the actor that drives its process.
             case ProcessStarted() | ProcessExited():
                 # All that diagnostics needs of an owner: to hear of starts and exits.
                 self._subprocesses.tell(message)
@@ -178,6 +179,7 @@ class Stage(Actor[StageMessage]):
             case ProcessReadyOverdue(after_ms=after_ms):
                 ctx.emit(worker_not_ready(self._place.name, after_ms=after_ms))
                 self._give_up(f"worker runs, but was not ready within {after_ms / 1000:.0f} s")
+            # Work, from the orchestrator or the stage before this one.
             case StartRequest(request_id, prompt, sampling):
                 self._work_on(ctx, pipe.Begin(request_id, prompt, sampling))
             case NextToken(request_id, token):
@@ -186,6 +188,7 @@ class Stage(Actor[StageMessage]):
                 self._work_on(ctx, pipe.Forward(request_id, position, rows, more, sampling))
             case EndRequest(request_id):
                 self._work_on(ctx, pipe.Forget(request_id))
+            # From itself, and from the node that it is on.
             case Unheard():
                 self._worker_is_silent(ctx)
             case Join():

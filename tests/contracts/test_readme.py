@@ -13,24 +13,29 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-EXAMPLE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0]
+OWNER, INTROSPECTOR = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
-def test_the_example_prints_what_it_says() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", EXAMPLE], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
-    )
-    lines = re.sub(r"[\d.]+ s", "0.0 s", done.stdout).splitlines()
-    promised = re.search(r"It prints `(.*?)` and `(.*?)`\.", README.replace("\n", " "))
+def test_the_examples_print_what_it_says() -> None:
+    prose = README.replace("\n", " ")
+    promised = re.search(r"It prints `(.*?)` and `(.*?)`\.", prose)
     assert promised is not None
-    assert lines == list(promised.groups())
+    assert re.sub(r"[\d.]+ s", "0.0 s", output_of(OWNER)).splitlines() == list(promised.groups())
+    assert f"It prints `{output_of(INTROSPECTOR).strip()}`." in prose
+
+
+def output_of(example: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
+    )
+    return done.stdout
 
 
 def test_the_example_lets_its_child_tidy_up_on_ctrl_c(tmp_path: Path) -> None:
     tidies = f"trap 'echo tidy > {tmp_path}/left; exit 0' TERM; echo hello; while :; do sleep 0.02; done"
-    example = EXAMPLE.replace("echo hello; exit 3", tidies)
-    assert example != EXAMPLE
+    example = OWNER.replace("echo hello; exit 3", tidies)
+    assert example != OWNER
     with subprocess.Popen(
         [sys.executable, "-u", "-c", INTERRUPTIBLE + example],
         stdout=subprocess.PIPE,
