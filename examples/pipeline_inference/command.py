@@ -38,7 +38,7 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
     model: Annotated[
         ModelName, typer.Option(help="`small` is shipped; `gemma3-270m` needs swactor\\[gemma].")
     ] = ModelName.SMALL,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 120,
+    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Tokens of an answer at most.")] = 120,
     times: Annotated[
         int, typer.Option(min=1, max=1_000, help="Ask each prompt so often: time enough to break something.")
     ] = 1,
@@ -46,9 +46,11 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
     temperature: Annotated[
         float, typer.Option(min=0, max=10, help="0 takes the best token, more lets others have a chance.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed takes the same chances.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="The same seed takes the same chances.")
+    ] = 0,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for an answer, once its turn has come.")
+        float, typer.Option(min=0.1, max=86_400, help="Seconds for an answer, once its turn has come.")
     ] = 120.0,
     fault: Annotated[
         str | None,

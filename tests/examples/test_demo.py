@@ -411,6 +411,16 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_started(tmp_
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", why)
 
 
+@pytest.mark.parametrize("option", ["--timeout=inf", f"--seed={2**63}", "--tokens=1000001", "--times=1001"])
+def test_an_absurd_number_is_refused_before_anything_is_started(option: str) -> None:
+    program = (sys.executable, "-m", "swactor_diag.cli.entry", "demo", "run", option)
+    ended = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.match(
+        rf"swactor: Invalid value for '{option.partition('=')[0]}': .* less than or equal", ended.stderr
+    )
+
+
 def test_a_prompt_that_is_no_text_is_refused_before_anything_is_started() -> None:
     program = (sys.executable, "-m", "swactor_diag.cli.entry", "demo", "run", b"a\xff")
     ended = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=False)
