@@ -4,7 +4,11 @@ Owns: arguments, what is printed and written. Not here: the run (`sim.world`), t
 (`swactor_diag.postproc`).
 """
 
+import logging
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +16,9 @@ import typer
 
 from sim.errors import ScenarioError, SimulationError
 from swactor_diag.cli.console import CommandError, Exit, put, say, write_file
+
+LOG_LINES_MAX = 10_000
+"""Of what the nodes logged, the last ones are kept."""
 
 app = typer.Typer(
     help="Run a scenario in virtual time.",
@@ -47,7 +54,8 @@ def run(
     started_s = time.perf_counter()
     try:
         loaded = scenario.load(file)
-        bundle, virtual_ns = world.simulate(loaded, seed=seed, file=str(file))
+        with _kept_log() as logged:
+            bundle, virtual_ns = world.simulate(loaded, seed=seed, file=str(file))
     except ScenarioError as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
     except SimulationError as exc:
@@ -61,12 +69,34 @@ def run(
             say(f"failed    {node.name}: {node.failure}")
     folder = out or Path("runs") / f"{loaded.name}-{seed}"
     _write(folder / "bundle.tar.gz", bundle.archive)
+    if logged:
+        _write(folder / "nodes.log", "".join(f"{line}\n" for line in logged).encode())
     if summary:
         from swactor_diag.postproc import load  # late too
         from swactor_diag.postproc import summary as page
 
         _write(folder / "summary.md", page.render(load.load_run(bundle.archive)).encode())
     put(f"sha256    {bundle.sha256} of the tar")
+
+
+class _Keeper(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextmanager
+def _kept_log() -> Iterator[deque[str]]:
+    """Keep what simulated nodes log: a real one's goes to its own standard error, and not to a person's."""
+    keeper = _Keeper()
+    logging.getLogger().addHandler(keeper)
+    try:
+        yield keeper.lines
+    finally:
+        logging.getLogger().removeHandler(keeper)
 
 
 def _write(target: Path, data: bytes) -> None:

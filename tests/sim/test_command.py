@@ -1,6 +1,9 @@
 """The command: what it prints and writes, and how it fails."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,9 +34,10 @@ def test_without_out_the_bundle_lies_below_runs(
     monkeypatch.chdir(tmp_path)
 
     assert CliRunner().invoke(app, ["run", str(apps / "small.toml"), "--seed", "3"]).exit_code == 0
-    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")] == [
-        Path("runs/small-3/bundle.tar.gz")
-    ]
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")} == {
+        Path("runs/small-3/bundle.tar.gz"),
+        Path("runs/small-3/nodes.log"),
+    }
 
 
 def test_a_scenario_that_cannot_be_read_is_wrong_input(tmp_path: Path) -> None:
@@ -62,3 +66,23 @@ def test_a_node_that_fails_is_told(apps: Path, tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert re.search(r"failed    [\w-]+: TypeError: ", result.output)
+
+
+def test_what_nodes_log_goes_to_a_file(apps: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs_a_warning.py"
+    logs.write_text(
+        "import logging\n\n\nasync def boot(ports, config):\n    logging.getLogger('app').warning('odd')\n",
+        encoding="utf-8",
+    )
+    scenario = tmp_path / "odd.toml"
+    good = (apps / "small.toml").read_text(encoding="utf-8")
+    scenario.write_text(
+        re.sub(r"(boot = \")[^\"]*", r"\1logs_a_warning:boot", good, count=1), encoding="utf-8"
+    )
+    program = [sys.executable, "-m", "sim", "run", str(scenario), "--out", str(tmp_path / "out")]
+    path = os.pathsep.join([str(tmp_path), str(apps), str(Path(__file__).parents[2])])
+    ended = subprocess.run(
+        program, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+    )
+    assert "odd" not in ended.stderr.replace(str(tmp_path), "")
+    assert "odd\n" in (tmp_path / "out" / "nodes.log").read_text(encoding="utf-8")
