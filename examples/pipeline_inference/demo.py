@@ -168,10 +168,10 @@ class Demo:
     async def _run_nodes(self, system: ActorSystem, launcher: ActorRef[LauncherMessage]) -> Outcome:
         try:
             url = await launcher.ask(StartServices(), timeout_s=60.0)
-        except RunEndedError as error:
-            return Outcome(error.why)
         except SwactorError as error:
-            return Outcome(f"the collector did not come up: {error}")
+            await self._stop_collector(launcher)
+            ended = isinstance(error, RunEndedError)
+            return Outcome(str(error) if ended else f"the collector did not come up: {error}")
         self._collector_url = url
         diagnostics = await self._record(system)
         start = StartNodes(diagnostics.subprocesses)
@@ -181,11 +181,14 @@ class Demo:
             outcome = Outcome(str(error))
         await diagnostics.stop()
         trouble = await anyio.to_thread.run_sync(self._fetch, url)
-        with suppress(SwactorError):  # leaving the system ends it in any case
-            await launcher.ask(StopCollector(), timeout_s=30.0)
+        await self._stop_collector(launcher)
         if trouble is not None:
             self._screen.tell(f"{trouble}; {await anyio.to_thread.run_sync(self._build)}")
         return outcome
+
+    async def _stop_collector(self, launcher: ActorRef[LauncherMessage]) -> None:
+        with suppress(SwactorError):  # leaving the system ends it in any case
+            await launcher.ask(StopCollector(), timeout_s=30.0)
 
     def _fetch(self, url: str) -> str | None:
         """Fetch the bundle; return why there is none."""

@@ -367,6 +367,21 @@ def test_ctrl_c_at_any_moment_cleans_up_and_still_yields_the_bundle(
 
 
 @pytest.mark.timeout(90)
+def test_ctrl_c_before_the_collector_is_up_ends_with_one_clear_line(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start("Tell me a story.")
+    assert until(
+        lambda: any(process.cmdline()[3:4] == ["collector"] for process in demo.living()), within_s=20
+    )
+    demo.signal(signal.SIGINT)
+    assert demo.wait() == 130
+    assert demo.text.splitlines()[-1] == "The run was interrupted."
+    assert "dead letter" not in demo.text
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
 def test_a_second_ctrl_c_kills_everything_at_once(start: Callable[..., DemoProcess]) -> None:
     demo = start("--times", "200", "Tell me a story.")
     demo.wait_for("Once a node")
