@@ -234,7 +234,8 @@ class Demo:
             async for _ in signals:
                 kill_all()  # so that nobody writes into the folder any more
                 shutil.rmtree(self._work, ignore_errors=True)
-                self._screen.tell(f"killed; there is no bundle, only {self._logs}")
+                left = self._bundle if self._bundle.exists() else f"only {self._logs}"
+                self._screen.tell(f"killed; what is left: {left}")
                 os._exit(130)
 
     # -- what they are given --------------------------------------------------------------------------------
