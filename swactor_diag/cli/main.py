@@ -78,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _ClickError as exc:
         # Its message, without the usage around it. Asking for nothing shows the help, which is no error line.
         text = exc.format_message() if hasattr(exc, "format_message") else str(exc)
-        say(f"swactor: {text}" if text else "swactor: see --help")
+        if text:
+            say(f"swactor: {text}")
         return Exit.WRONG_INPUT
     except (KeyboardInterrupt, typer.Abort):
         say("swactor: interrupted")
