@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import signal
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -251,7 +252,8 @@ class TrioLoop:
     def start_task(self, coroutine: Coroutine[object, object, None], *, name: str) -> Cancellable:
         """Run ``coroutine`` as a system task under a cancel scope of its own.
 
-        What it raises is logged: trio takes the error of a system task for its own, and ends everything.
+        What it raises is logged: trio takes the error of a system task for its own, and ends everything. A
+        KeyboardInterrupt goes on to the main task.
         """
         scope = trio.CancelScope()
 
@@ -261,8 +263,9 @@ class TrioLoop:
                     await coroutine
             except trio.Cancelled:
                 raise
-            except BaseException:
+            except BaseException as error:
                 log.exception("exception in task %r", name)
+                _pass_on(error)
 
         trio.lowlevel.spawn_system_task(run, name=name, context=self._context.copy())
         return scope
@@ -310,5 +313,12 @@ def _call(callback: Callable[[], None]) -> None:
     """Run ``callback``; whatever it raises is logged and stops nothing else, least of all the backend."""
     try:
         callback()
-    except BaseException:
+    except BaseException as error:
         log.exception("exception in callback %r", callback)
+        _pass_on(error)
+
+
+def _pass_on(error: BaseException) -> None:
+    """Give a KeyboardInterrupt to the program as a Ctrl-C is: to the main task, or to the handler it has."""
+    if isinstance(error, KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

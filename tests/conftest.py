@@ -1,5 +1,7 @@
-"""Fixtures that every test may use: the event loops that behaviours are checked on."""
+"""Fixtures that every test may use: the event loops that behaviours are checked on, and Ctrl-C."""
 
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,3 +30,11 @@ def every_backend(request: pytest.FixtureRequest) -> Backend:
     """Each supported event loop in turn; a module makes it its ``anyio_backend``."""
     backend: Backend = request.param
     return backend
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, as in a program that a person started, whoever started the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

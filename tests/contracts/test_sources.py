@@ -32,6 +32,7 @@ BANNED_CALLS = {"datetime.now", "datetime.utcnow", "os.urandom", "os.getpid", "o
 SEAMS: dict[str, set[str]] = {
     # the runtime's ports
     "swactor/_loop.py": {"asyncio"},
+    "swactor/_trio_loop.py": {"signal"},
     "swactor/_ports.py": {"os.urandom", "time"},
     "swactor/_watchdog.py": {"threading"},
     # child processes

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from swactor import Actor, ActorStopped, ActorStuck, ActorSystem, Context, MailboxPolicy
@@ -50,6 +51,37 @@ def test_a_system_exit_in_an_asynchronous_handler_ends_its_actor_and_the_program
             anyio.run(main, backend=name, backend_options=options)
     assert [event.reason for event in recorder.of(ActorStopped)] == ["failed"]
     assert recorder.of(ActorStuck) == ()
+
+
+class Interrupted(Actor[Any]):
+    def on_message(self, ctx: Context[Any], message: Any) -> None:
+        raise KeyboardInterrupt
+
+
+class InterruptedLater(Actor[Any]):
+    async def on_message(self, ctx: Context[Any], message: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("make", [Interrupted, InterruptedLater])
+def test_a_keyboard_interrupt_in_a_handler_ends_its_actor_and_the_program(
+    make: type[Actor[Any]], every_backend: tuple[str, dict[str, Any]]
+) -> None:
+    name, options = every_backend
+    system = ActorSystem()
+    recorder = Recorder(system)
+
+    async def main() -> None:
+        async with system:
+            ref = await system.spawn(make())
+            ref.tell("now")
+            await anyio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(main, backend=name, backend_options=options)
+    assert [event.reason for event in recorder.of(ActorStopped)] == ["failed"]
 
 
 async def _told_from_a_thread() -> list[str]:

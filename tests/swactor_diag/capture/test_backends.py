@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 from msgspec import Struct
 
@@ -145,6 +146,30 @@ async def test_what_would_end_more_than_an_actor_costs_its_block(
             assert entry.outcome is IntrospectionOutcome.FAILED
             assert str(entry.reason).startswith(type(error).__name__)
             assert snapshot.body.others == {"slow": {"value": 42}}
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("make", [Raises, RaisesLater])
+@pytest.mark.parametrize("where", ["observe", "take_events", "hear", "close"])
+def test_a_keyboard_interrupt_is_the_programs(
+    identity: Identity,
+    make: Callable[[str, BaseException], Introspector[object]],
+    where: str,
+    every_backend: tuple[str, dict[str, Any]],
+) -> None:
+    name, options = every_backend
+
+    async def main() -> None:
+        async with ActorSystem() as system:
+            introspector = make(where, KeyboardInterrupt())
+            diag = await Diagnostics.start(system, identity, introspectors=[introspector])
+            diag.introspector("raises").tell("something")
+            await diag.snapshot()
+            await diag.stop()
+            await anyio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(main, backend=name, backend_options=options)
 
 
 @pytest.mark.parametrize("where", ["hear", "close"])
