@@ -1,5 +1,6 @@
 """Fixtures that every test may use: the event loops that behaviours are checked on, and Ctrl-C."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -38,3 +39,4 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+    gc.collect()  # what asyncio logs of a task that was interrupted belongs to this test
