@@ -4,7 +4,6 @@ Owns: which names the file may hold, and who wins: a flag, then the environment,
 Not here: the flags (``relay``), what a setting means (``swactor.relay.config``).
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import msgspec
 from swactor.relay import RelayConfig
 from swactor_diag.cli._service import read_token
 from swactor_diag.cli.console import CommandError, Exit
+from swactor_diag.settings_file import SettingsFileError, path_setting, read_settings_file
 
 _TOKENS = ("token", "read_token", "admin_token")
 
@@ -43,8 +43,8 @@ def read_settings(given: Mapping[str, object], file: Path | None) -> tuple[Relay
     reporting = {name: settings.pop(name) for name in Reporting.__struct_fields__ if name in settings}
     try:
         return (
-            msgspec.convert(settings, RelayConfig, dec_hook=_path),
-            msgspec.convert(reporting, Reporting, dec_hook=_path),
+            msgspec.convert(settings, RelayConfig, dec_hook=path_setting),
+            msgspec.convert(reporting, Reporting, dec_hook=path_setting),
         )
     except msgspec.ValidationError as exc:
         raise CommandError(f"relay settings: {exc}", status=Exit.WRONG_INPUT) from exc
@@ -54,12 +54,9 @@ def _from_file(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     try:
-        settings = tomllib.loads(file.read_text("utf-8"))
-    except OSError as exc:
-        message = f"cannot read the settings file {file}: {exc.strerror or exc}"
-        raise CommandError(message, status=Exit.WRONG_INPUT) from exc
-    except ValueError as exc:  # not TOML, or not UTF-8
-        raise CommandError(f"settings file {file}: {exc}", status=Exit.WRONG_INPUT) from exc
+        settings = read_settings_file(file)
+    except SettingsFileError as exc:
+        raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
     plain = set(RelayConfig.__struct_fields__) - set(_TOKENS)
     known = plain | {f"{name}_file" for name in _TOKENS} | set(Reporting.__struct_fields__)
     unknown = sorted(settings.keys() - known)
@@ -67,9 +64,3 @@ def _from_file(file: Path | None) -> dict[str, object]:
         message = f"settings file {file}: {', '.join(unknown)} is not one of {', '.join(sorted(known))}"
         raise CommandError(message, status=Exit.WRONG_INPUT)
     return settings
-
-
-def _path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str | Path):
-        return Path(value)
-    raise NotImplementedError(f"{kind.__name__} is no setting")

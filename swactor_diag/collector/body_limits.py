@@ -4,14 +4,10 @@ Owns: what is refused before a record exists, and with which status. Pure: chunk
 Not here: reading from the network and the time it may take (``bodies``), what the bytes mean (``ingest``).
 """
 
-import sys
 import zlib
 from typing import Protocol
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from swactor_diag.zstd_library import zstd
 
 _WINDOW_LOG_MAX = 25  # 32 MiB: what a zstd frame may ask us to keep in memory beside the body
 _DAMAGED = (zlib.error, zstd.ZstdError)

@@ -4,7 +4,6 @@ Owns: the settings with their limits; putting flags, environment and a TOML file
 Not here: command line options (``swactor_diag.cli``), tokens (``access``).
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from swactor_diag.schema.submission import BODY_BYTES_MAX
+from swactor_diag.settings_file import SettingsFileError, path_setting, read_settings_file
 
 ENVIRONMENT_PREFIX = "SWACTOR_DIAG_"
 """A setting's variable is this and its name in capitals."""
@@ -89,7 +89,7 @@ def resolve(
     if isinstance(settings.get("pins"), str):
         settings["pins"] = tuple(pin.strip() for pin in str(settings["pins"]).split(",") if pin.strip())
     try:
-        config = msgspec.convert(settings, CollectorConfig, strict=False, dec_hook=_path)
+        config = msgspec.convert(settings, CollectorConfig, strict=False, dec_hook=path_setting)
     except msgspec.ValidationError as exc:
         raise ConfigError(f"a setting is wrong: {exc}") from exc
     if (config.tls_cert is None) != (config.tls_key is None):
@@ -111,11 +111,9 @@ def shown(config: CollectorConfig) -> str:
 
 def _read_file(file: Path) -> dict[str, object]:
     try:
-        found = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"cannot read the settings in {file}") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"{file} is not TOML: {exc}") from exc
+        found = read_settings_file(file)
+    except SettingsFileError as exc:
+        raise ConfigError(str(exc)) from exc
     inner = found.get("collector", found)
     return dict(inner) if isinstance(inner, dict) else found
 
@@ -130,9 +128,3 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         if value:
             found[name] = value
     return found
-
-
-def _path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str | Path):
-        return Path(value)
-    raise NotImplementedError(f"no setting is a {kind.__name__}")

@@ -114,7 +114,7 @@ class Routes:
 
     async def _submit(self, kind: RecordKind, request: web.Request) -> web.StreamResponse:
         parts, recv_ms = self._parts, self._parts.clock.wall_ms()
-        run_id, node_id = (_id(request.headers.get(f"x-{what}-id", ""), what) for what in ("run", "node"))
+        run_id, node_id = (_header(request, f"x-{what}-id") for what in ("run", "node"))
         body = await parts.bodies.receive(request)
         try:
             record = Outgoing(
@@ -224,17 +224,18 @@ class Routes:
 _EXPECTED = (BodyError, RefusedError, StorageError, BundleError, RangeError)
 
 
-def _id(text: str, what: str) -> str:
+def _header(request: web.Request, name: str) -> str:
+    text = request.headers.get(name, "")
     if not text:
-        raise RefusedError("header_missing", f"the header x-{what}-id is needed")
-    try:
-        return check_id(text, what=f"{what} id")
-    except IdError as exc:
-        raise RefusedError("invalid_id", str(exc)) from exc
+        raise RefusedError("header_missing", f"the header {name} is needed")
+    return text
 
 
 def _run_id(request: web.Request) -> str:
-    return _id(request.match_info["run_id"], "run")
+    try:
+        return check_id(request.match_info["run_id"], what="run id")
+    except IdError as exc:
+        raise RefusedError("invalid_id", str(exc)) from exc
 
 
 def _send_ms(request: web.Request) -> int:

@@ -3,7 +3,6 @@
 Owns: `Packer`. Not here: the request (``http``), the other direction (``collector.body_limits``).
 """
 
-import sys
 import zlib
 from collections.abc import Callable
 from typing import Protocol
@@ -11,10 +10,7 @@ from typing import Protocol
 import anyio.lowlevel
 
 try:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
+    from swactor_diag.zstd_library import zstd
 except ImportError:
     zstd = None  # type: ignore[assignment]  # it comes with the extra of the collector; nodes do without
 

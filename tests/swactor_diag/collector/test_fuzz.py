@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from backports import zstd
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
+
+from swactor_diag.zstd_library import zstd
 
 WAIT_S = 30
 BODY_BYTES_MAX = 2_000_000

@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from backports import zstd
 
 from swactor_diag.collector.config import CollectorConfig, ConfigError, resolve, shown
 from swactor_diag.collector.server import CollectorServer
+from swactor_diag.zstd_library import zstd
 
 NODE = "a1" * 32
 INGEST, READ = "ingest-0123456789", "read-0123456789ab"
@@ -285,6 +285,16 @@ def test_settings_come_from_the_nearest_source(tmp_path: Path) -> None:
     again.write_text(shown(found))
     assert resolve({}, {}, file=again) == found
     assert resolve({}, {"SWACTOR_DIAG_BIND": "[::]:77"}).port == 77
+
+
+@pytest.mark.parametrize("text", [b"port = ", b"\xff", b"a = " + b"[" * 100_000])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "collector.toml"
+    with pytest.raises(ConfigError, match=r"collector\.toml: No such file"):
+        resolve({}, {}, file=file)
+    file.write_bytes(text)
+    with pytest.raises(ConfigError, match=r"collector\.toml: "):
+        resolve({}, {}, file=file)
 
 
 @pytest.mark.parametrize(

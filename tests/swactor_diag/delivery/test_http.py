@@ -28,11 +28,7 @@ from swactor_diag.delivery.sink import (
 )
 from swactor_diag.introspect import Resolved
 from swactor_diag.schema.submission import Outgoing, RecordKind
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from swactor_diag.zstd_library import zstd
 
 GOOD = {
     "clock": {"node_send_ms_echoed": 1, "collector_recv_ms": 2, "collector_send_ms": 3},
