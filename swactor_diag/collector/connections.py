@@ -5,15 +5,21 @@ the log and nothing of what was sent. Not here: requests (``routes``), bodies an
 """
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Awaitable
-from typing import cast
+from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 HTTP_LOG = logging.getLogger("swactor_diag.collector.http")
 """What aiohttp writes to."""
+
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_BYTES_ACKED = slice(120, 128)
+"""``tcpi_bytes_acked`` in Linux's ``struct tcp_info``."""
 
 
 class Connections:
@@ -36,13 +42,52 @@ async def send(request: web.Request, sending: Awaitable[None], *, within_s: floa
     Raises:
         ConnectionError: the peer has gone, or did not read for ``within_s``.
     """
+    loop = asyncio.get_running_loop()
+    progress = None if request.transport is None else _Progress(request.transport)
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        if progress is not None and progress.was_made():
+            timer = loop.call_later(within_s, look)
+        else:
+            limit.reschedule(loop.time())
+
+    timer = loop.call_later(within_s, look)
     try:
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(None) as limit:
             await sending
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionAbortedError(f"nothing was read for {within_s:g} s") from None
+    finally:
+        timer.cancel()
+
+
+class _Progress:
+    """Whether a peer takes what it is sent, from one look to the next.
+
+    The transport says how much it holds, but one with TLS has passed all on to another, which does not.
+    On Linux the kernel says what the peer's has acknowledged.
+    """
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._seen = self._look()
+
+    def was_made(self) -> bool:
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+    def _look(self) -> tuple[int, bytes]:
+        peer = self._transport.get_extra_info("socket")
+        acknowledged = b""
+        if peer is not None and _TCP_INFO is not None:
+            with contextlib.suppress(OSError):  # it is closed
+                info = peer.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED.stop)
+                acknowledged = info[_BYTES_ACKED]
+        return self._transport.get_write_buffer_size(), acknowledged
 
 
 class Answering:
@@ -77,7 +122,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.is_answering = False
         self.idle_since_s = 0.0
-        self._unsent_bytes = 0
+        self._progress: _Progress | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connections = self._connections
@@ -88,6 +133,7 @@ class _Connection(asyncio.Protocol):
             return
         connections.count += 1
         self._transport = stream
+        self._progress = _Progress(stream)
         self.idle_since_s = asyncio.get_running_loop().time()
         self._look_again(connections.idle_s)
         self._http.connection_made(transport)
@@ -120,19 +166,14 @@ class _Connection(asyncio.Protocol):
 
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if self.is_answering or self._answer_moves():
+        was_read = self._progress is not None and self._progress.was_made()  # an answer that was given
+        if self.is_answering or was_read:
             self.idle_since_s = now_s
         left_s = self._connections.idle_s - (now_s - self.idle_since_s)
         if left_s > 0:
             self._look_again(left_s)
         elif self._transport is not None:
             self._transport.abort()
-
-    def _answer_moves(self) -> bool:
-        """Whether an answer that was given is still being read; compares with the last look."""
-        before = self._unsent_bytes
-        self._unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        return self._unsent_bytes != before
 
 
 class _WithoutContents(logging.Filter):

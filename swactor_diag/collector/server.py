@@ -26,6 +26,7 @@ from swactor_diag.collector.udp_echo import UdpEcho
 
 _BACKLOG = 1024
 _SHUTDOWN_S = 5.0
+_TLS_END_S = 86_400.0  # it counts while an answer is still being read; who reads nothing is given up before
 _LINGERING_S = 1.0  # how long a refused body is still read, so that its sender sees the answer
 
 
@@ -127,6 +128,7 @@ class CollectorServer:
             config.port,
             ssl=self._tls,
             ssl_handshake_timeout=None if self._tls is None else config.idle_s,
+            ssl_shutdown_timeout=None if self._tls is None else _TLS_END_S,
             backlog=_BACKLOG,
         )
         host, port = self._listener.sockets[0].getsockname()[:2]

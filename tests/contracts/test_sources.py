@@ -58,7 +58,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor_diag/collector/bodies.py": {"asyncio"},
     "swactor_diag/collector/canonical.py": {"threading"},
     "swactor_diag/collector/commits.py": {"asyncio"},
-    "swactor_diag/collector/connections.py": {"asyncio"},
+    "swactor_diag/collector/connections.py": {"asyncio", "socket"},
     "swactor_diag/collector/downloads.py": {"asyncio"},
     "swactor_diag/collector/live.py": {"asyncio"},
     "swactor_diag/collector/local_storage.py": {"threading"},

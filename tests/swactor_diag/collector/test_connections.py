@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -134,27 +135,65 @@ async def test_a_reader_that_stops_reading_is_given_up(tmp_path: Path, path: str
         writer.close()
 
 
-async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+async def test_an_answer_that_is_read_slowly_arrives_whole(tls: tuple[Path, Path], *, over_tls: bool) -> None:
     body = bytes(16_000_000)
 
     async def answer(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=body)
 
     http, connections = web.Server(answer), Connections(count_max=0, idle_s=0.2)
-    loop = asyncio.get_running_loop()
-    listener = await loop.create_server(lambda: connections.guarded(http()), "127.0.0.1", 0)
-    reader, writer = await slow_connection(listener.sockets[0].getsockname()[1])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*tls)
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: connections.guarded(http()), "127.0.0.1", 0, ssl=context if over_tls else None
+    )
+    reader, writer = await slow_connection(
+        listener.sockets[0].getsockname()[1], trusting=tls[0] if over_tls else None
+    )
     writer.write(b"GET / HTTP/1.1\r\nHost: c\r\n\r\n")
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
-    began_s, received = loop.time(), 0
-    while received < len(body):  # five times as long as a connection may be idle
-        received += len(await reader.readexactly(min(len(body) - received, 160_000)))
-        await asyncio.wait([loop.create_future()], timeout=began_s + received / len(body) - loop.time())
+    assert await read_slowly(reader, len(body), within_s=1) == len(body)
 
     assert head.startswith(b"HTTP/1.1 200 ")
     assert await ended(reader, writer) == b""  # and then it is idle
     listener.close()
     await http.shutdown()
+
+
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+async def test_a_bundle_that_is_read_slowly_arrives_whole(
+    tmp_path: Path, tls: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, *, over_tls: bool
+) -> None:
+    monkeypatch.setattr("asyncio.constants.SSL_SHUTDOWN_TIMEOUT", 0.2)  # it is 30 s, by default
+    files = dict(zip(("tls_cert", "tls_key"), tls, strict=True)) if over_tls else {}
+    trusting = ssl.create_default_context(cafile=str(tls[0]))
+    body = io.BytesIO(msgspec.json.encode([os.urandom(7_500_000).hex()]))
+    async with (
+        CollectorServer(config(tmp_path / "root", idle_s=0.3, **files)) as server,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
+    ):
+        headers = {"x-run-id": "run-1", "x-node-id": "n"}
+        async with session.post(f"{server.url}/diag/events", data=body, headers=headers) as posted:
+            assert posted.status == 200
+        port = URL(server.url).port
+        assert port is not None
+        reader, writer = await slow_connection(port, trusting=tls[0] if over_tls else None)
+        writer.write(b"GET /diag/bundle/run-1 HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert await read_slowly(reader, 7_500_000, within_s=5) == 7_500_000
+        assert (await ended(reader, writer)).endswith(b"0\r\n\r\n")  # the last chunk
+
+
+async def read_slowly(reader: asyncio.StreamReader, size: int, *, within_s: float) -> int:
+    """Read ``size`` bytes as evenly as can be within that time; return how many came."""
+    loop = asyncio.get_running_loop()
+    began_s, received = loop.time(), 0
+    while received < size and (piece := await asyncio.wait_for(reader.read(50_000), WAIT_S)):
+        received += len(piece)
+        await asyncio.wait([loop.create_future()], timeout=began_s + within_s * received / size - loop.time())
+    return received
 
 
 async def connected_slowly(server: CollectorServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -163,13 +202,18 @@ async def connected_slowly(server: CollectorServer) -> tuple[asyncio.StreamReade
     return await slow_connection(port)
 
 
-async def slow_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection whose kernel takes little ahead of its reader."""
+async def slow_connection(
+    port: int, *, trusting: Path | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection whose kernel takes little ahead of its reader; with TLS when ``trusting``."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     client.setblocking(False)
     await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
-    return await asyncio.open_connection(sock=client)
+    if trusting is None:
+        return await asyncio.open_connection(sock=client)
+    context = ssl.create_default_context(cafile=str(trusting))
+    return await asyncio.open_connection(sock=client, ssl=context, server_hostname="127.0.0.1")
 
 
 def test_no_more_connections_than_there_are_descriptors(processes: Processes, tmp_path: Path) -> None:

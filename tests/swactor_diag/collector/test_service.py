@@ -5,7 +5,6 @@ import gzip
 import json
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -239,26 +238,6 @@ async def test_datagrams_come_back(tmp_path: Path) -> None:
             )  # too long for an echo
             await loop.sock_sendto(asking, b"PROBE", ("127.0.0.1", server.udp_port))
             assert await asyncio.wait_for(loop.sock_recv(asking, 100), 10) == b"PROBE"
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> tuple[Path, Path]:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=localhost",
-    ]
-    where = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run([*command, *where], check=True, capture_output=True)
-    return cert, key
 
 
 async def test_tls_by_files(tmp_path: Path, tls: tuple[Path, Path]) -> None:
