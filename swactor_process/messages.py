@@ -158,6 +158,7 @@ class ProcessExited(Struct, frozen=True, kw_only=True):
     oom: OomEvidence | None = None
     """Comes with an external KILL, where the kernel's counter can be read: evidence, not a verdict."""
     uptime_ms: int
+    """From start to end by the monotonic clock: without the time that the machine was suspended."""
     exited_at_ms: int
     stderr_tail: str
     eof_reached: bool

@@ -41,7 +41,10 @@ class SubprocessExited(Event, frozen=True, kw_only=True):
     command: str
     exit_code: Annotated[int | None, Meta(description="Absent when a signal ended it.")] = None
     exit_signal: int | None = None
-    uptime_ms: Annotated[int | None, Meta(description="Spawn to exit, monotonic.")] = None
+    uptime_ms: Annotated[
+        int | None,
+        Meta(description="Spawn to exit, monotonic: without the time that the machine was suspended."),
+    ] = None
     spawn_id: str | UnsetType = UNSET
     exited_at_ms: int | UnsetType = UNSET
     asked_for: Annotated[bool | UnsetType, Meta(description="We told it to stop.")] = UNSET
