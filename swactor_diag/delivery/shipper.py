@@ -282,7 +282,7 @@ class Shipper(Actor[ShipperMessage]):
             self._request_snapshot()
 
     def _sink_works(self, settled: Outgoing) -> None:
-        self._suspicion.works(settled.batch_id)
+        self._suspicion.works(settled)
         self._failures = 0
 
     def _refused(self, ctx: Context[ShipperMessage], record: Outgoing, error: RecordRefusedError) -> None:
@@ -294,9 +294,7 @@ class Shipper(Actor[ShipperMessage]):
     def _failed(self, ctx: Context[ShipperMessage], post: _Post, error: Exception) -> None:
         self._figures.attempts_failed += 1
         self._figures.last_failure = f"{type(error).__name__}: {error}"[:200]
-        if post.record.kind is RecordKind.BOOT:  # who a node is goes first: it is not passed over
-            self._suspicion.sink_failed()
-        elif self._suspicion.failed(post.record.batch_id):
+        if self._suspicion.failed(post.record):
             self._release_later(ctx)
             return
         self._failures += 1

@@ -10,10 +10,13 @@ then. An outage changes the order little: once the sink is back, its suspects ar
 """
 
 from swactor_diag.delivery.spool import Spool
-from swactor_diag.schema.submission import Outgoing
+from swactor_diag.schema.submission import Outgoing, RecordKind
 
 TRIES_IN_A_ROW = 3
 """Of the oldest record, before others are asked; one try if the sink worked a moment ago."""
+
+BOOT_TRIES = 40
+"""Of a boot record, some ten minutes, before it is one like any other: who a node is goes first."""
 
 REMEMBERED_MAX = 10_000
 """Suspects, and stuck records, that are remembered; of more the one first suspected is one like any other."""
@@ -28,6 +31,7 @@ class Suspicion:
         self._released = ""
         self._sink_worked = False
         self._tries = 0
+        self._boot_tries = 0
 
     @property
     def any_stuck(self) -> bool:
@@ -44,30 +48,33 @@ class Suspicion:
             self._tries = 0
         return spool.peek(passing=self._stuck)
 
-    def works(self, batch_id: str) -> None:
-        """The sink has stored, or refused, the record ``batch_id``."""
+    def works(self, record: Outgoing) -> None:
+        """The sink has stored ``record``, or refused it."""
+        batch_id = record.batch_id
         self._suspects.pop(batch_id, None)
         self._sink_worked = True
         self._tries = 0
+        if record.kind is RecordKind.BOOT:
+            self._boot_tries = 0
         if batch_id == self._released:
             self.release()  # whatever the record was stuck at may be gone
 
-    def failed(self, batch_id: str) -> bool:
-        """Take note of a failure; return whether the record is at fault, and not the sink."""
+    def failed(self, record: Outgoing) -> bool:
+        """Take note of a failure; return whether ``record`` is at fault, and not the sink."""
+        batch_id = record.batch_id
         worked, self._sink_worked = self._sink_worked, False
         if worked and batch_id in self._suspects:
             del self._suspects[batch_id]
             _remember(self._stuck, batch_id)
             self._tries = TRIES_IN_A_ROW
             return True
+        if record.kind is RecordKind.BOOT and self._boot_tries < BOOT_TRIES:
+            self._boot_tries += 1
+            self._tries = 0
+            return False
         _remember(self._suspects, batch_id)
         self._tries = TRIES_IN_A_ROW if worked else self._tries + 1
         return False
-
-    def sink_failed(self) -> None:
-        """A record that is never passed over has failed."""
-        self._sink_worked = False
-        self._tries = 0
 
     def release(self) -> None:
         """Let the record that has been stuck longest have its turn again; it stays a suspect."""

@@ -174,6 +174,26 @@ async def test_the_boot_record_is_not_overtaken(start_node: StartNode, sink: Scr
     assert {record.kind for _, record in sink.attempts} == {RecordKind.BOOT}
 
 
+async def test_a_boot_record_that_is_never_taken_holds_up_the_others_for_minutes_only(
+    start_node: StartNode, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    def script(record: Outgoing) -> Answer:
+        return unavailable(record) if record.kind is RecordKind.BOOT else stored_answer(record)
+
+    sink.script = script
+    spool = DiskSpool(tmp_path)
+    async with start_node(spool=spool, config=NO_SNAPSHOTS) as (_, diag):
+        for number in range(1_800):
+            diag.emit(numbered(number))
+            await anyio.sleep(1)
+        made = [event.fields["n"] for event in sink.own_events() if isinstance(event, Custom)]
+        assert set(range(1_790)) <= set(made)
+        assert spool.figures().records == 1
+        sink.recover()
+        await anyio.sleep(60)
+        assert len(sink.of_kind(RecordKind.BOOT)) == 1
+
+
 def held(spool: Spool) -> list[str]:
     """Take all records out of ``spool``."""
     ids: list[str] = []
