@@ -64,7 +64,8 @@ def run(  # noqa: PLR0917 - its parameters are the arguments and options of the 
 ) -> None:
     """Start relay, collector, orchestrator and stages, answer the prompts, and show what happened.
 
-    Exit status 0: answered. 1: something failed, the summary says what. 130: interrupted.
+    Exit status 0: answered, and no process was lost. 1: something failed, the summary says what.
+    130: interrupted.
     """
     from examples.pipeline_inference.demo import Demo, DemoOptions  # late: slow to import
     from examples.pipeline_inference.output import Output

@@ -54,6 +54,8 @@ from swactor_diag.collector.storage import LocalStorage, StorageError
 from swactor_diag.identity import identity_from_env, new_boot_id
 from swactor_diag.ports import production_ports
 from swactor_diag.postproc import load, summary
+from swactor_diag.postproc.load import Run
+from swactor_diag.schema.events import SubprocessExited
 from swactor_diag.supervisor import Diagnostics
 from swactor_process import default_spawner
 
@@ -345,7 +347,9 @@ class Demo:
     def _show(self, outcome: Outcome) -> int:
         self._screen.end()
         if self._bundle.exists():
-            self._show_summary()
+            run = load.load_run(self._bundle)
+            self._show_summary(run)
+            outcome = Outcome(outcome.why or lost_processes(run))
         elif outcome.why is None:
             outcome = Outcome("there is no bundle of it")
         self._screen.recall()
@@ -362,8 +366,7 @@ class Demo:
         self._console.print(f"[bold red]The run failed:[/bold red] {escape(outcome.why)}", highlight=False)
         return 1
 
-    def _show_summary(self) -> None:
-        run = load.load_run(self._bundle)
+    def _show_summary(self, run: Run) -> None:
         text = summary.render(run)
         page = self._folder / "summary.md"
         try:
@@ -376,3 +379,16 @@ class Demo:
         self._console.print()
         for what, where in (("bundle", self._bundle), ("summary", page), ("logs", self._logs)):
             self._console.print(f"{what:8} {where}", highlight=False, soft_wrap=True)
+
+
+def lost_processes(run: Run) -> str | None:
+    """Return which processes of ``run`` ended badly and unasked, even if others took their place."""
+    exits = (record.event for node in run.nodes for record in node.records)
+    lost = ", ".join(
+        f"{exited.label} by signal {exited.exit_signal}"
+        if exited.exit_signal is not None
+        else f"{exited.label} with exit code {exited.exit_code}"
+        for exited in exits
+        if isinstance(exited, SubprocessExited) and exited.asked_for is False and exited.exit_code != 0
+    )
+    return f"ended unasked: {lost}" if lost else None

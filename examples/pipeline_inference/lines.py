@@ -30,7 +30,7 @@ class StageFound(msgspec.Struct, frozen=True, tag_field="event", tag="stage_foun
 
 
 class StageLost(msgspec.Struct, frozen=True, tag_field="event", tag="stage_lost"):
-    """From the orchestrator: this stage has lost its worker; it is being restarted, or is gone."""
+    """From the orchestrator: this stage has lost its worker, or its node; unless ``gone`` it may be back."""
 
     stage: str
     why: str

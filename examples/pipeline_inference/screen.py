@@ -101,7 +101,7 @@ class Screen:
             case StageFound(stage):
                 self.tell(f"{stage} is ready")
             case StageLost(stage, why, gone):
-                self.tell(f"{stage}: {why}; it is {'gone' if gone else 'being restarted'}")
+                self.tell(f"{stage}: {why}; {'it is gone' if gone else 'waiting for it to be back'}")
             case Prompt(request_id, text):
                 self._asked_ns = self._asked_ns or self._clock.monotonic_ns()
                 self._prompts[request_id] = text

@@ -88,8 +88,15 @@ class DemoProcess:
 
     def find(self, *words: str) -> psutil.Process:
         """Return the one process of the run whose command line has all ``words``."""
-        (found,) = [process for process in self.living() if set(words) <= set(process.cmdline())]
+        (found,) = self._having(*words)
         return found
+
+    def count(self, *words: str) -> int:
+        """Return how many processes of the run have all ``words`` in their command lines."""
+        return len(self._having(*words))
+
+    def _having(self, *words: str) -> list[psutil.Process]:
+        return [process for process in self.living() if set(words) <= set(process.cmdline())]
 
     def living(self) -> list[psutil.Process]:
         """Return every process of this run, the launcher included."""
@@ -272,6 +279,21 @@ def test_a_killed_worker_fails_one_request_and_the_restarted_one_serves_the_next
 
 
 @pytest.mark.timeout(90)
+def test_a_run_that_lost_a_worker_before_it_was_asked_anything_is_no_success(
+    start: Callable[..., DemoProcess],
+) -> None:
+    demo = start("Tell me a story.")
+    demo.wait_for("nodes started")
+    assert until(lambda: demo.count("examples.pipeline_inference.worker_program", "1") == 1, within_s=20.0)
+    demo.find("examples.pipeline_inference.worker_program", "1").kill()
+    assert demo.wait() == 1, demo.text
+    assert "The run failed: ended unasked: worker-1 by signal 9\n" in demo.text
+    assert "Answered: 1 of 1" in demo.text
+    assert ("worker-1", None, signal.SIGKILL) in fates(demo.bundle())
+    assert_nothing_is_left(demo)
+
+
+@pytest.mark.timeout(90)
 def test_a_worker_that_stands_still_is_named_and_replaced_and_the_summary_tells_it(
     start: Callable[..., DemoProcess],
 ) -> None:
@@ -283,10 +305,10 @@ def test_a_worker_that_stands_still_is_named_and_replaced_and_the_summary_tells_
     demo.wait_for(r"request-\d failed: stage-1: worker runs, has work, and said nothing for 10 s")
     assert demo.wait() == 1
     run = demo.bundle()
-    assert ("worker-1", None, signal.SIGKILL) in fates(run)
+    assert fates(run).count(("worker-1", None, signal.SIGTERM)) == 2  # the second one at the end of the run
     assert sorted(outcomes(run).values()) == [*3 * ["answered"], "stage_failed"]
     (summary,) = demo.out.glob("*/summary.md")
-    assert re.search(r"worker-1 \| .* \| killed by us with signal 9 after [\d.]+ s", summary.read_text())
+    assert re.search(r"worker-1 \| .* \| stopped by us with signal 15 after 1[\d.]+ s", summary.read_text())
     assert re.search(r"worker\S*silent \| stage-1 \|", summary.read_text())
     assert_nothing_is_left(demo)
 

@@ -79,7 +79,7 @@ def test_news_in_the_middle_of_an_answer_begin_on_a_line_of_their_own() -> None:
     seen.screen.speak(RequestFailed("request-1", "stage-1: worker was killed"))
     assert seen.text.split("\n")[1:4] == [
         "Tell me a story. Once a no",
-        "· stage-1: worker was killed; it is being restarted",
+        "· stage-1: worker was killed; waiting for it to be back",
         "· request-1 failed: stage-1: worker was killed",
     ]
 
