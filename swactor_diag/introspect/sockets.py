@@ -10,6 +10,7 @@ import errno
 import ipaddress
 import os
 import socket
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,12 +50,19 @@ class ThreadResolver:
         return asked
 
     def nameservers(self) -> tuple[str, ...]:
-        """See `Resolver.nameservers`."""
+        """See `Resolver.nameservers`. Only a regular file is read: a pipe could hold the loop for ever."""
         try:
-            with open(self._file, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - one small file
-                return parse_nameservers(file.read(_READ_BYTES_MAX))
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return ()
+        try:
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            data = os.read(descriptor, _READ_BYTES_MAX) if is_file else b""
+        except OSError:
+            return ()
+        finally:
+            os.close(descriptor)
+        return parse_nameservers(data.decode("utf-8", "replace"))
 
     def _start(self, host: str, asked: "_Asked") -> None:
         thread = threading.Thread(

@@ -1,8 +1,10 @@
 """Probes: one port, one protocol, one outcome; on real sockets, and with names and times of a test's own."""
 
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -268,6 +270,16 @@ async def test_fc042_lookups_that_never_end_do_not_pile_up(loop: Loop) -> None:
     await until(lambda: len(answers) == 40, timeout_s=30)
     assert all(not answer.addresses and answer.error for answer in answers)
     assert sum("not been answered" in answer.error for answer in answers) == 36
+
+
+@pytest.mark.timeout(10)
+async def test_a_resolver_file_that_is_a_pipe_holds_nobody(loop: Loop, tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    os.mkfifo(file)
+    assert ThreadResolver(loop, file=str(file)).nameservers() == ()
+    file.unlink()
+    file.write_text("nameserver 10.0.0.53\n")
+    assert ThreadResolver(loop, file=str(file)).nameservers() == ("10.0.0.53",)
 
 
 def test_rounds_are_ten_seconds_apart_however_often_one_looks(hand: Hand, clock: SettableClock) -> None:
