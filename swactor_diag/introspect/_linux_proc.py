@@ -1,7 +1,8 @@
 """The files of a Linux kernel, and processes whose files stay open.
 
 Owns: `LinuxProc`, the bound on descriptors that it keeps, what to do when a kernel does not say how many
-descriptors a process has. Not here: the seam and the parsers (``_procfs``).
+descriptors a process has, what to do with a ``/proc`` of another pid namespace.
+Not here: the seam and the parsers (``_procfs``).
 
 To open and close a file below ``/proc`` costs more than to read it. A descriptor that is kept also names the
 process for ever: once that is gone it gives nothing, whoever has the pid by then.
@@ -9,6 +10,7 @@ process for ever: once that is gone it gives nothing, whoever has the pid by the
 
 import errno
 import os
+from contextlib import suppress
 
 from swactor_diag.introspect._procfs import (
     FILE_BYTES_MAX,
@@ -39,6 +41,8 @@ class LinuxProc:
         self.kept = 0
         """Processes whose files are open right now."""
         self.counts_descriptors = _counts_descriptors(root)
+        self.foreign_to = self._foreign_to()
+        """Our pid, in a pid namespace without a ``/proc`` of its own: by that number there is a stranger."""
 
     def read_text(self, path: str) -> str | None:
         """See `ProcRoot`. Bytes that are no UTF-8 are replaced."""
@@ -68,7 +72,18 @@ class LinuxProc:
 
     def watch(self, pid: int) -> WatchedProcess:
         """See `WatchesProcesses`."""
-        return _KeptProcess(self, pid)
+        if self.foreign_to is None:
+            return _KeptProcess(self, str(pid))
+        return _KeptProcess(self, "self") if pid == self.foreign_to else _Unnumbered(self, str(pid))
+
+    def _foreign_to(self) -> int | None:
+        """``NSpid`` has one number for each namespace from that of this ``/proc`` to ours."""
+        with suppress(ProcReadError, ValueError):
+            for line in (self.read_text("self/status") or "").splitlines():
+                if line.startswith("NSpid:"):
+                    numbers = line.split()[1:]
+                    return int(numbers[-1]) if len(numbers) > 1 else None
+        return None
 
 
 def kernel_units() -> ProcUnits:
@@ -76,8 +91,16 @@ def kernel_units() -> ProcUnits:
     return ProcUnits(ticks_per_s=os.sysconf("SC_CLK_TCK"), page_bytes=os.sysconf("SC_PAGE_SIZE"))
 
 
+class _Unnumbered(ProcessByPath):
+    """A process of which nobody knows what number it has here."""
+
+    def stat(self) -> ProcStat | None:
+        """See `WatchedProcess`."""
+        raise ProcReadError(f"{self._pid}/stat", "/proc is of another pid namespace")
+
+
 class _KeptProcess(ProcessByPath):
-    def __init__(self, proc: LinuxProc, pid: int) -> None:
+    def __init__(self, proc: LinuxProc, pid: str) -> None:
         super().__init__(proc, pid)
         self._home = proc
         self._stat_path, self._folder_path = f"{pid}/stat", f"{pid}/fd"

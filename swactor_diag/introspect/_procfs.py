@@ -206,7 +206,7 @@ def watch_process(proc: ProcRoot, pid: int) -> WatchedProcess:
 class ProcessByPath:
     """Reads whole files of any `ProcRoot`."""
 
-    def __init__(self, proc: ProcRoot, pid: int) -> None:
+    def __init__(self, proc: ProcRoot, pid: int | str) -> None:
         self._proc = proc
         self._pid = pid
 

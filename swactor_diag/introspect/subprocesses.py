@@ -9,8 +9,8 @@ changed its name, and now and then.
 Whether a child has ended is the driver's to say; the kernel can only say that it is not there. So:
 gone from /proc: ``unknown`` (reason ``vanished``); a zombie without threads, or a pid that now belongs to
 another program: ``exited`` without numbers; a zombie whose other threads go on: ``running``, without memory
-and files (reason ``leader_ended``); no /proc at all: ``unknown`` (reason ``no_proc``). The wall clock decides
-nothing.
+and files (reason ``leader_ended``); no /proc at all: ``unknown`` (reason ``no_proc``), as with one of another
+pid namespace, where our numbers are those of strangers. The wall clock decides nothing.
 """
 
 from collections.abc import Sequence

@@ -55,16 +55,47 @@ for _ in range(2):
     print(msgspec.json.encode(table.observe().subprocesses[0]).decode())
 """
 
+LOOKS_AT_ITSELF_AND_A_CHILD = """
+import os, subprocess
+import msgspec
+from swactor import SystemClock
+from swactor_diag.introspect import LinuxProc, kernel_units
+from swactor_diag.introspect.process import ProcessIntrospector
+from swactor_diag.introspect.subprocesses import SubprocessIntrospector
+from swactor_process import ProcessStarted
 
-def in_own_namespace() -> list[str]:
-    """The command that runs another one in a network namespace of its own."""
-    for command in (["unshare", "-n"], ["unshare", "-rn"]):
+how = dict(proc=LinuxProc(), clock=SystemClock(), units=kernel_units())
+with subprocess.Popen(["sleep", "600"]) as child:
+    table = SubprocessIntrospector(**how)
+    table.hear(
+        ProcessStarted(
+            process=None,
+            spawn_id="s1",
+            label="worker",
+            pid=child.pid,
+            parent_pid=os.getpid(),
+            start_time=None,
+            command=("worker",),
+            started_at_ms=0,
+            guarded=True,
+        )
+    )
+    print(msgspec.json.encode(table.observe().subprocesses[0]).decode())
+    child.kill()
+print(msgspec.json.encode(ProcessIntrospector(**how, pid=os.getpid()).observe()).decode())
+print(len(os.listdir("/proc/self/fd")) - 1)
+"""
+
+
+def in_own_namespace(kind: str = "n") -> list[str]:
+    """The command that runs another one in a namespace of its own, of the network by default."""
+    for command in (["unshare", f"-{kind}"], ["unshare", f"-r{kind}"]):
         try:
             if subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0:
                 return command
         except FileNotFoundError:
             break
-    pytest.skip("no network namespaces for us here")
+    pytest.skip("no such namespaces for us here")
 
 
 def looks(*commands: str, within: list[str]) -> list[Any]:
@@ -113,3 +144,14 @@ def test_fc031_a_process_of_another_user_shows_what_it_may() -> None:
         assert "open_fd_count" not in row
         assert row["vm_size_bytes"] > 0
         assert row["cmdline"]
+
+
+def test_fc029_with_the_proc_of_another_pid_namespace_no_stranger_has_our_name() -> None:
+    run = [*in_own_namespace("fp"), sys.executable, "-c", LOOKS_AT_ITSELF_AND_A_CHILD]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    child, itself, descriptors = map(json.loads, printed.splitlines())
+    assert (child["status"], child["cmdline"]) == ("unknown", "worker")
+    assert child["reasons"] == ["stat: /proc is of another pid namespace"]
+    assert "rss_bytes" not in child
+    assert (itself["pid"], itself["open_fd_count"]) == (1, descriptors)
+    assert itself["rss_bytes"] > 1_000_000
