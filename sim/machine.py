@@ -1,7 +1,7 @@
 """One simulated machine as its ``/proc`` text shows it: processes, and the counters of its network.
 
 Owns: the text of the files that introspectors read, so that the production parsers run, and the memory and
-load that each process has. Implements `swactor_diag.introspect.ProcRoot`, for ``/proc`` and for ``/sys``.
+load that each process has. Implements `swactor_diag.introspect.ProcRoot` and `.host.Links`.
 Not here: what children do and which live (`sim.processes`), packets (`sim.network`).
 """
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from sim.network import HostCounters
 from sim.streams import SimRandom
 from swactor.abc import Clock
+from swactor_diag.introspect.host import LinkState
 from swactor_diag.schema.blocks import PythonFacts
 
 TICKS_PER_S = 100
@@ -35,6 +36,8 @@ _ROUTES = (
     "eth0 00000000 FE00000A 0003 0 0 0 00000000 0 0 0\n"
     "eth0 0000000A 00000000 0001 0 0 0 0000FFFF 0 0 0\n"
 )
+
+_LINKS = {"lo": LinkState(mtu=65536, up=True), "eth0": LinkState(mtu=1500, up=True)}
 
 
 def host_address(number: int) -> str:
@@ -85,17 +88,12 @@ class Machine:
         self._files: dict[str, Callable[[], str]] = {
             "net/dev": self._dev,
             "net/snmp": self._snmp,
-            "net/fib_trie": self._fib_trie,
             "net/route": lambda: _ROUTES,
             "net/ipv6_route": lambda: "",
             "net/if_inet6": lambda: "",
             "net/udp": lambda: "",
             "net/udp6": lambda: "",
             "sys/net/ipv6/conf/all/disable_ipv6": lambda: "1\n",
-            "class/net/lo/mtu": lambda: "65536\n",
-            "class/net/lo/flags": lambda: "0x9\n",
-            "class/net/eth0/mtu": lambda: "1500\n",
-            "class/net/eth0/flags": lambda: "0x1003\n",
             "self/ns/net": self._namespace,
             "stat": self._kernel_stat,
         }
@@ -122,6 +120,16 @@ class Machine:
         if process is None or name != "fd":
             return None
         return tuple(str(number) for number in range(self._size(process.pid).descriptors))
+
+    # -- Links ---------------------------------------------------------------------------------------------
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        """Return each address with its interface."""
+        return ("lo", "127.0.0.1"), ("eth0", self._address)
+
+    def state(self, name: str) -> LinkState | None:
+        """Return the state of an interface, all of which are up."""
+        return _LINKS.get(name)
 
     def interpreter(self) -> PythonFacts:
         """Return what the node's interpreter counts: it collects at an even pace."""
@@ -157,10 +165,6 @@ class Machine:
             f"{size.vm_bytes} {size.rss_bytes // PAGE_BYTES} 18446744073709551615 "
             "0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
         )
-
-    def _fib_trie(self) -> str:
-        leaves = (f"  |-- {address}\n     /32 host LOCAL\n" for address in ("127.0.0.1", self._address))
-        return f"Local:\n{''.join(leaves)}"
 
     def _namespace(self) -> str:
         return f"net:[{4026531840 + self._number}]"

@@ -131,7 +131,7 @@ class SimNode:
             # The node's own loop port, not the one that is given: it falls silent when the node is killed.
             spawner=lambda _loop: parts.processes,
             proc=parts.machine,
-            sys=parts.machine,
+            links=parts.machine,
             resolver=lambda _loop: parts.reach,
             prober=lambda _loop: parts.reach,
             interpreter=parts.machine.interpreter,

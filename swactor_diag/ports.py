@@ -20,13 +20,13 @@ from swactor_diag.delivery.spool_folder import open_disk_spool
 from swactor_diag.identity import MachineFacts, machine_facts
 from swactor_diag.introspect import (
     EmptyProc,
-    LinuxProc,
     Prober,
     ProcRoot,
     ProcUnits,
     Resolver,
     native_proc,
 )
+from swactor_diag.introspect.host import Links, NoLinks
 from swactor_diag.introspect.process import python_facts
 from swactor_diag.readable import readable_variables
 from swactor_diag.schema.blocks import PythonFacts
@@ -50,7 +50,7 @@ class Ports:
     spawner: Callable[[Loop], Spawner]
     proc: ProcRoot = field(default_factory=EmptyProc)
     units: ProcUnits = field(default_factory=ProcUnits)
-    sys: ProcRoot = field(default_factory=EmptyProc)
+    links: Links = field(default_factory=NoLinks)
     resolver: Callable[[Loop], Resolver] | None = None
     prober: Callable[[Loop], Prober] | None = None
     watchdog: Watchdog | None = None
@@ -104,6 +104,7 @@ def production_ports(
         SinkAddressError: ``SWACTOR_DIAG_COLLECTOR_URL`` is no address.
     """
     from swactor_diag.delivery.http import HttpSink  # here: a simulation must not load HTTP
+    from swactor_diag.introspect.links import SocketLinks
     from swactor_diag.introspect.sockets import SocketProber, ThreadResolver
 
     clock = SystemClock()
@@ -118,7 +119,7 @@ def production_ports(
         spawner=partial(_spawner, children_file=Path(children) if children else None),
         proc=proc,
         units=units,
-        sys=LinuxProc("/sys"),
+        links=SocketLinks(),
         resolver=ThreadResolver,
         prober=SocketProber,
         watchdog=ThreadWatchdog(),

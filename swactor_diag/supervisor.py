@@ -109,7 +109,7 @@ def standard(system: ActorSystem, ports: Ports) -> tuple[Introspector[object], .
         KernelNetIntrospector(
             proc=ports.proc,
             clock=clock,
-            addressing=AddressingReader(proc=ports.proc, sys=ports.sys, clock=clock),
+            addressing=AddressingReader(proc=ports.proc, links=ports.links, clock=clock),
             nameservers=tuple if resolver is None else resolver.nameservers,
         ),
         RentalIntrospector(ports.environ, clock=clock, hostname=ports.machine.hostname),

@@ -1,18 +1,22 @@
 """How this host is attached to its network: the part of block ``host.network`` that seldom changes.
 
-Owns: `AddressingReader` (addresses, MTU and state of interfaces, routes, sockets, connection tracking, IPv6)
-and its pure parsers. Read again every `REFRESH_S` seconds; in between the last values are given.
-Not here: counters (``kernel_net``, which puts both into the block), names (``dns``).
+Owns: `AddressingReader` (addresses, MTU and state of interfaces, routes, sockets, connection tracking, IPv6),
+its pure parsers and the seam `Links`. Read again every `REFRESH_S` seconds; in between the last values are
+given.
+Not here: counters (``kernel_net``, which puts both into the block), names (``dns``), the real `Links`.
 
-From ``net/if_inet6``, ``net/fib_trie``, ``net/route``, ``net/ipv6_route``, ``net/udp``, ``net/udp6`` and
-``sys/net`` below the proc root, and ``class/net`` below the sys root (proc(5), sysfs-class-net).
-A file that is not there is absent with its reason; one bad row costs that row.
+From ``net/if_inet6``, ``net/route``, ``net/ipv6_route``, ``net/udp``, ``net/udp6`` and ``sys/net`` below the
+proc root (proc(5)), and from `Links`. A file that is not there is absent with its reason; one bad row costs
+that row.
 """
 
 import ipaddress
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain, islice
+from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -25,9 +29,42 @@ ROUTES_MAX = 64
 SOCKETS_MAX = 32
 ADDRESSES_MAX = 256
 
-_FLAG_UP = 0x1
 _ROUTE_FLAG_UP = 0x1
 _ROUTE_FLAG_LOCAL = 0x80000000
+
+
+class LinkState(Struct, frozen=True):
+    """Of one interface."""
+
+    mtu: int
+    up: bool
+
+
+class Links(Protocol):
+    """The interfaces of this process's network namespace, besides what ``/proc`` says of them."""
+
+    def addresses(self) -> Sequence[tuple[str, str]]:
+        """Return each IPv4 address behind the name of the interface that has it.
+
+        Raises:
+            ProcReadError: the kernel does not say.
+        """
+        ...
+
+    def state(self, name: str) -> LinkState | None:
+        """Return the state of an interface, None when there is none of that name or nobody can be asked."""
+        ...
+
+
+class NoLinks:
+    """A machine that says nothing of its interfaces."""
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        """See `Links.addresses`."""
+        raise ProcReadError("addresses", "nobody to ask")
+
+    def state(self, name: str) -> None:
+        """See `Links.state`."""
 
 
 class InterfaceFacts(Struct, frozen=True):
@@ -43,7 +80,7 @@ class Addressing(Struct, frozen=True, kw_only=True):
 
     interfaces: dict[str, InterfaceFacts] = {}
     local_addresses: tuple[str, ...] = ()
-    """Addresses that belong to no interface that we know of."""
+    """Addresses of interfaces that are not listed."""
     routes: tuple[Route, ...] = ()
     sockets: tuple[UdpSocket, ...] = ()
     sockets_omitted: int | UnsetType = UNSET
@@ -55,9 +92,9 @@ class Addressing(Struct, frozen=True, kw_only=True):
 class AddressingReader:
     """Reads the kernel's text about the interfaces it is asked for."""
 
-    def __init__(self, *, proc: ProcRoot, sys: ProcRoot, clock: Clock) -> None:
+    def __init__(self, *, proc: ProcRoot, links: Links, clock: Clock) -> None:
         self._proc = proc
-        self._sys = sys
+        self._links = links
         self._clock = clock
         self._last = Addressing()
         self._read_ns: int | None = None
@@ -76,78 +113,76 @@ class AddressingReader:
     def _read_now(self) -> Addressing:
         reasons: list[str] = []
         table = partial(read_table, self._proc, reasons=reasons)
-        routes = [
-            *parse_routes_v4(table("net/route").text),
-            *parse_routes_v6(table("net/ipv6_route").text),
-        ]
-        addresses, strays = _attributed(
-            parse_local_addresses(table("net/fib_trie").text),
-            parse_addresses_v6(table("net/if_inet6").text),
-            routes,
+        routes = chain(
+            parse_routes_v4(table("net/route").text), parse_routes_v6(table("net/ipv6_route").text)
         )
+        addresses, strays = self._addresses(table("net/if_inet6").text, reasons)
         udp = [table("net/udp"), table("net/udp6")]
-        sockets = [socket for one in udp for socket in parse_sockets(one.text)]
-        sockets.sort(key=lambda one: (-(one.drops or 0), -(one.rx_queue_bytes or 0), one.local_addr))
+        sockets, omitted = parse_sockets(*(one.text for one in udp))
         v6_disabled = self._number("sys/net/ipv6/conf/all/disable_ipv6")
         return Addressing(
-            interfaces={name: self._interface(name, addresses.get(name, [])) for name in self._names},
+            interfaces={name: self._interface(name, addresses[name]) for name in self._names},
             local_addresses=tuple(strays[:ADDRESSES_MAX]),
-            routes=tuple(routes[:ROUTES_MAX]),
-            sockets=tuple(sockets[:SOCKETS_MAX]),
-            sockets_omitted=UNSET if any(one.has_more for one in udp) else max(0, len(sockets) - SOCKETS_MAX),
+            routes=tuple(islice(routes, ROUTES_MAX)),
+            sockets=sockets,
+            sockets_omitted=UNSET if any(one.has_more for one in udp) else omitted,
             conntrack_count=self._number("sys/net/netfilter/nf_conntrack_count"),
             ipv6_enabled=UNSET if v6_disabled is UNSET else v6_disabled == 0,
             reasons=tuple(reasons),
         )
 
+    def _addresses(self, v6: str, reasons: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+        """Return the addresses of the interfaces that were asked for, and all others."""
+        found: dict[str, list[str]] = {name: [] for name in self._names}
+        strays: list[str] = []
+        try:
+            v4 = self._links.addresses()
+        except ProcReadError as error:
+            reasons.append(str(error))
+            v4 = ()
+        for name, address in v4:
+            found.get(name, strays).append(address)
+        for line in v6.splitlines():
+            name, digits = parse_address_v6(line)
+            listed = found.get(name, strays)
+            if len(listed) < ADDRESSES_MAX and (address := _v6(digits)):
+                listed.append(address)
+        return found, strays
+
     def _interface(self, name: str, addresses: list[str]) -> InterfaceFacts:
-        folder = f"class/net/{name}"
-        mtu, flags = _number(self._sys, f"{folder}/mtu"), _number(self._sys, f"{folder}/flags")
+        state = self._links.state(name)
         return InterfaceFacts(
             addresses=tuple(addresses[:ADDRESSES_MAX]),
-            mtu=mtu,
-            up=UNSET if isinstance(flags, UnsetType) else bool(flags & _FLAG_UP),
+            mtu=UNSET if state is None else state.mtu,
+            up=UNSET if state is None else state.up,
         )
 
     def _number(self, path: str) -> int | UnsetType:
-        return _number(self._proc, path)
+        """Return the number in a file of one, absent when it cannot be read: there is nobody to say why."""
+        try:
+            return int(self._proc.read_text(path) or "", 0)
+        except (ProcReadError, ValueError):
+            return UNSET
 
 
-def parse_local_addresses(text: str) -> tuple[str, ...]:
-    """Return this host's own IPv4 addresses from ``net/fib_trie``: leaves marked ``/32 host LOCAL``."""
-    found: dict[str, None] = {}
-    leaf = ""
-    for line in text.splitlines():
-        words = line.split()
-        if words[:1] == ["|--"] and len(words) == 2:
-            leaf = words[1]
-        elif words == ["/32", "host", "LOCAL"] and leaf:
-            found[leaf] = None
-    return tuple(found)
-
-
-def parse_addresses_v6(text: str) -> tuple[tuple[str, str], ...]:
-    """Return interface and address of each row of ``net/if_inet6``."""
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 6 and (address := _v6(words[0])):
-            found.append((words[5], address))
-    return tuple(found)
+def parse_address_v6(line: str) -> tuple[str, str]:
+    """Return interface and digits of a row of ``net/if_inet6``, blank if it is malformed."""
+    words = line.split()
+    return (words[5], words[0]) if len(words) == 6 else ("", "")
 
 
 def parse_routes_v4(text: str) -> Iterator[Route]:
-    """Yield the routes of ``net/route`` that are up."""
+    """Yield the routes of ``net/route`` that lead somewhere: up, and no blackholes."""
     for line in text.splitlines()[1:]:
         words = line.split()
         try:
             interface, destination, gateway, flags, mask = words[0], words[1], words[2], words[3], words[7]
             length = int(mask, 16).bit_count()
-            is_up = int(flags, 16) & _ROUTE_FLAG_UP
+            leads = int(flags, 16) & _ROUTE_FLAG_UP and interface != "*"
             shown, via = f"{_v4(destination)}/{length}", _v4(gateway)
         except (IndexError, ValueError, struct.error):
             continue
-        if is_up:
+        if leads:
             yield Route(
                 family="v4",
                 destination=shown,
@@ -177,60 +212,29 @@ def parse_routes_v6(text: str) -> Iterator[Route]:
             )
 
 
-def parse_sockets(text: str) -> Iterator[UdpSocket]:
-    """Yield the sockets of ``net/udp`` or ``net/udp6``."""
-    for line in text.splitlines()[1:]:
-        words = line.split()
-        try:
-            local, remote = _endpoint(words[1]), _endpoint(words[2])
-            waiting, inode, drops = int(words[4].partition(":")[2], 16), int(words[9]), int(words[12])
-        except (IndexError, ValueError, struct.error):
-            continue
-        yield UdpSocket(
-            local_addr=local,
-            remote_addr=remote,
-            state=words[3][:2],
-            inode=inode,
-            rx_queue_bytes=waiting,
-            drops=drops,
-        )
-
-
-def _attributed(
-    own: Sequence[str], v6: Sequence[tuple[str, str]], routes: Sequence[Route]
-) -> tuple[dict[str, list[str]], list[str]]:
-    """Return addresses by interface, and those that are on no interface's own network.
-
-    The kernel's text says of which interface an IPv6 address is. Of an IPv4 address it is the interface
-    through which the narrowest network around it is reached without a gateway.
-    """
-    networks = [
-        (ipaddress.IPv4Network(route.destination, strict=False), route.interface)
-        for route in routes
-        if route.family == "v4" and route.gateway is UNSET
-    ]
-    networks.append((ipaddress.IPv4Network("127.0.0.0/8"), "lo"))
-    networks.sort(key=lambda one: -one[0].prefixlen)
-    found: dict[str, list[str]] = {}
-    strays: list[str] = []
-    for text in own:
-        try:
-            address = ipaddress.IPv4Address(text)
-        except ValueError:
-            continue
-        around = next((name for network, name in networks if network.prefixlen and address in network), None)
-        (strays if around is None else found.setdefault(around, [])).append(text)
-    for name, text in v6:
-        found.setdefault(name, []).append(text)
-    return found, strays
-
-
-def _number(root: ProcRoot, path: str) -> int | UnsetType:
-    """Return the number in a file of one, absent when it cannot be read: there is nobody to say why."""
-    try:
-        return int(root.read_text(path) or "", 0)
-    except (ProcReadError, ValueError):
-        return UNSET
+def parse_sockets(*texts: str) -> tuple[tuple[UdpSocket, ...], int]:
+    """Return the sockets of ``net/udp`` and ``net/udp6`` that lost most, and how many others there are."""
+    rows: list[tuple[int, int, list[str]]] = []
+    for text in texts:
+        for line in text.splitlines()[1:]:
+            words = line.split()
+            with suppress(IndexError, ValueError):
+                rows.append((int(words[12]), int(words[4].partition(":")[2], 16), words))
+    rows.sort(key=lambda row: (-row[0], -row[1]))
+    shown: list[UdpSocket] = []
+    for drops, waiting, words in rows[:SOCKETS_MAX]:
+        with suppress(ValueError, struct.error):
+            shown.append(
+                UdpSocket(
+                    local_addr=_endpoint(words[1]),
+                    remote_addr=_endpoint(words[2]),
+                    state=words[3][:2],
+                    inode=int(words[9]),
+                    rx_queue_bytes=waiting,
+                    drops=drops,
+                )
+            )
+    return tuple(shown), len(rows) - len(shown)
 
 
 def _endpoint(text: str) -> str:

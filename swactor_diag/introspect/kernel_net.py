@@ -161,9 +161,8 @@ def parse_devices(text: str) -> tuple[NetworkInterface, ...]:
     found: list[NetworkInterface] = []
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
-        if not colon or "|" in line:
-            continue
-        found.append(NetworkInterface(name=name.strip(), counters=_counters(rest.split())))
+        if colon:  # there is none in the two lines of the head
+            found.append(NetworkInterface(name=name.strip(), counters=_counters(rest.split())))
     return tuple(found)
 
 

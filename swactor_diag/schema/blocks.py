@@ -81,7 +81,7 @@ class HostNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ipv6_enabled: bool | UnsetType = UNSET
     resolv_conf_nameservers: tuple[str, ...] = ()
     local_addresses: Annotated[
-        tuple[str, ...], Meta(description="Of this host; the kernel's text does not say of which interface.")
+        tuple[str, ...], Meta(description="Of this host, on interfaces that are not listed.")
     ] = ()
     namespace: Annotated[
         str | UnsetType, Meta(description="Equal marks: one namespace, do not add the counters.")

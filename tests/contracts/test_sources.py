@@ -67,6 +67,7 @@ SEAMS: dict[str, set[str]] = {
     "swactor_diag/collector/routes.py": {"asyncio"},
     "swactor_diag/collector/server.py": {"asyncio"},
     "swactor_diag/collector/staging.py": {"threading"},
+    "swactor_diag/introspect/links.py": {"socket"},
     "swactor_diag/introspect/sockets.py": {"socket", "threading"},
     "swactor_diag/collector/trimming.py": {"asyncio"},
     "swactor_diag/collector/udp_echo.py": {"asyncio"},

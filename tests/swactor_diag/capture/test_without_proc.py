@@ -62,7 +62,6 @@ async def test_fc034_an_empty_proc_root_gives_absences_with_reasons_and_one_diag
         random=SystemRandom(),
         spawner=LinuxSpawner,
         proc=nothing,
-        sys=nothing,
         machine=MachineFacts(pid=os.getpid()),
     )
     heard = Heard()

@@ -8,6 +8,7 @@ import pytest
 
 from swactor import ActorId, ActorRef
 from swactor_diag.introspect import ProcReadError
+from swactor_diag.introspect.host import LinkState
 from swactor_process import ProcessExited, ProcessStarted
 
 T = TypeVar("T")
@@ -44,6 +45,21 @@ class WrittenProc:
         for name in ("stat", "cmdline"):
             self.files.pop(f"{pid}/{name}")
         self.folders.pop(f"{pid}/fd")
+
+
+class WrittenLinks:
+    """Two interfaces, and an address of one that nobody asks for."""
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        return ("lo", "127.0.0.1"), ("eth0", "192.0.2.2"), ("wg9", "10.9.8.7")
+
+    def state(self, name: str) -> LinkState | None:
+        return {"lo": LinkState(mtu=65536, up=True), "eth0": LinkState(mtu=1400, up=True)}.get(name)
+
+
+@pytest.fixture
+def links() -> WrittenLinks:
+    return WrittenLinks()
 
 
 def _given(value: T | ProcReadError | None) -> T | None:

@@ -1,6 +1,9 @@
 """How a host is attached to its network, from captured kernel files and from broken ones."""
 
+import ipaddress
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 import pytest
@@ -11,8 +14,9 @@ from swactor_diag.introspect import EmptyProc, LinuxProc, ProcReadError, ProcRoo
 from swactor_diag.introspect.host import (
     AddressingReader,
     InterfaceFacts,
-    parse_addresses_v6,
-    parse_local_addresses,
+    Links,
+    NoLinks,
+    parse_address_v6,
     parse_routes_v4,
     parse_routes_v6,
     parse_sockets,
@@ -31,10 +35,8 @@ class Proc(ProcRoot, Protocol):
 ROUTE_HEAD = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
 
 
-def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None:
-    reader = AddressingReader(
-        proc=LinuxProc(str(captured)), sys=LinuxProc(str(captured.parent / "sys")), clock=clock
-    )
+def test_captured_files_of_a_linux_machine(captured: Path, links: Links, clock: Clock) -> None:
+    reader = AddressingReader(proc=LinuxProc(str(captured)), links=links, clock=clock)
     found = reader.read(["lo", "eth0"])
     assert found.interfaces == {
         "lo": InterfaceFacts(("127.0.0.1", "::1"), mtu=65536, up=True),
@@ -58,10 +60,10 @@ def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None
 
 
 def test_without_any_file_everything_is_absent_with_its_reason(clock: Clock) -> None:
-    found = AddressingReader(proc=EmptyProc(), sys=EmptyProc(), clock=clock).read(["eth0"])
+    found = AddressingReader(proc=EmptyProc(), links=NoLinks(), clock=clock).read(["eth0"])
     assert found.interfaces == {"eth0": InterfaceFacts()}
     assert (found.conntrack_count, found.ipv6_enabled, found.routes) == (UNSET, UNSET, ())
-    assert "net/route: no such file" in found.reasons
+    assert {"net/route: no such file", "addresses: nobody to ask"} <= set(found.reasons)
 
 
 def test_what_is_denied_costs_itself(proc: Proc, clock: Clock) -> None:
@@ -69,7 +71,7 @@ def test_what_is_denied_costs_itself(proc: Proc, clock: Clock) -> None:
         "net/route": ProcReadError("net/route", "EACCES"),
         "net/if_inet6": "00000000000000000000000000000001 01 80 10 80       lo\n",
     }
-    found = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock).read(["lo"])
+    found = AddressingReader(proc=proc, links=NoLinks(), clock=clock).read(["lo"])
     assert "net/route: EACCES" in found.reasons
     assert found.interfaces["lo"].addresses == ("::1",)
 
@@ -77,7 +79,7 @@ def test_what_is_denied_costs_itself(proc: Proc, clock: Clock) -> None:
 def test_it_is_read_again_every_half_minute_and_when_an_interface_comes(
     proc: Proc, clock: SettableClock
 ) -> None:
-    reader = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock)
+    reader = AddressingReader(proc=proc, links=NoLinks(), clock=clock)
     reader.read(["lo"])
     proc.reads.clear()
     clock.now_ns += 29_000_000_000
@@ -91,10 +93,12 @@ def test_it_is_read_again_every_half_minute_and_when_an_interface_comes(
     assert "net/route" in proc.reads
 
 
-def test_an_address_on_no_known_network_is_told_without_an_interface(proc: Proc, clock: Clock) -> None:
-    proc.files["net/fib_trie"] = "Local:\n  |-- 10.9.8.7\n     /32 host LOCAL\n"
-    found = AddressingReader(proc=proc, sys=EmptyProc(), clock=clock).read(["eth0"])
-    assert (found.local_addresses, found.interfaces["eth0"].addresses) == (("10.9.8.7",), ())
+def test_an_address_of_an_interface_that_is_not_listed_is_told_without_it(
+    proc: Proc, links: Links, clock: Clock
+) -> None:
+    found = AddressingReader(proc=proc, links=links, clock=clock).read(["eth0"])
+    assert found.interfaces["eth0"].addresses == ("192.0.2.2",)
+    assert found.local_addresses == ("127.0.0.1", "10.9.8.7")
 
 
 @pytest.mark.parametrize(
@@ -113,10 +117,39 @@ def test_a_malformed_row_costs_that_row(row: str) -> None:
         "192.0.2.0/24"
     ]
     assert list(parse_routes_v6(f"{row}\n")) == []
-    assert list(parse_sockets(f"head\n{row}\n")) == []
-    assert parse_addresses_v6(f"{row}\n") == ()
-    assert parse_local_addresses(f"{row}\n") == ()
+    assert parse_sockets(f"head\n{row}\n") == ((), 0)
+    assert parse_address_v6(row) == ("", "")
 
 
 def test_a_route_that_is_down_leads_nowhere() -> None:
     assert list(parse_routes_v4(f"{ROUTE_HEAD}eth0 000200C0 00000000 0000 0 0 0 00FFFFFF 0 0 0\n")) == []
+
+
+def test_a_host_with_very_much_of_everything_is_read_in_a_moment(proc: Proc, clock: Clock) -> None:
+    """Only what is shown is worth the work of showing it; all of this is read on the loop."""
+    rows = {
+        "net/route": "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0",
+        "net/ipv6_route": f"{'fd' * 16} 40 {'00' * 16} 00 {'00' * 16} 0100 1 0 1 eth0",
+        "net/udp6": f"  1: {'00' * 16}:0044 {'00' * 16}:0000 07 0:00 00:00 0 0 0 17024 2 0 7",
+        "net/if_inet6": f"{'fd' * 16} 40 40 80 80 eth0",
+    }
+    proc.files |= {name: f"{row}\n" * 2_000 for name, row in rows.items()}
+    formatted = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal formatted
+        formatted += event == "call" and frame.f_code.co_filename == ipaddress.__file__
+
+    sys.setprofile(count)
+    try:
+        found = AddressingReader(proc=proc, links=NoLinks(), clock=clock).read(["eth0"])
+    finally:
+        sys.setprofile(None)
+    shown = len(found.routes) + len(found.sockets) + len(found.interfaces["eth0"].addresses)
+    assert (shown, found.sockets_omitted) == (64 + 32 + 256, 1_967)
+    assert formatted < 20 * shown
+
+
+def test_a_blackhole_is_no_route_through_an_interface() -> None:
+    rows = "* 0001F40A 00000000 0201 0 0 0 C0FFFFFF 0 0 0\neth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n"
+    assert [route.interface for route in parse_routes_v4(ROUTE_HEAD + rows)] == ["eth0"]

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from swactor.abc import Clock
 from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError, ProcRoot
 from swactor_diag.introspect._procfs import FILE_BYTES_MAX, ReadOutcome, Table, read_table
-from swactor_diag.introspect.host import AddressingReader
+from swactor_diag.introspect.host import AddressingReader, Links, NoLinks
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
 from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
 
@@ -103,7 +103,7 @@ def test_of_a_file_that_cannot_be_read_nobody_claims_to_have_counted_the_rows(
 ) -> None:
     proc.files |= {"net/snmp": SNMP, "net/dev": ProcReadError("net/dev", "EACCES")}
     proc.files |= {"net/udp": "", "net/udp6": ProcReadError("net/udp6", "EACCES")}
-    addressing = AddressingReader(proc=proc, sys=proc, clock=clock)
+    addressing = AddressingReader(proc=proc, links=NoLinks(), clock=clock)
     network = KernelNetIntrospector(proc=proc, clock=clock, addressing=addressing).observe()
     assert network is not None
     assert (network.interfaces_omitted, network.udp_sockets_omitted) == (UNSET, UNSET)
@@ -232,7 +232,7 @@ def test_what_is_longer_than_is_read_says_so_and_nobody_claims_to_have_counted_t
     (tmp_path / "net/dev").write_text(dev(eth0=1) + "\n" * FILE_BYTES_MAX)
     (tmp_path / "net/udp").write_text("\n" * (FILE_BYTES_MAX + 1))
     proc = LinuxProc(str(tmp_path))
-    addressing = AddressingReader(proc=proc, sys=LinuxProc(str(tmp_path)), clock=clock)
+    addressing = AddressingReader(proc=proc, links=NoLinks(), clock=clock)
     network = KernelNetIntrospector(proc=proc, clock=clock, addressing=addressing).observe()
     assert network is not None
     assert (network.interfaces_omitted, network.udp_sockets_omitted) == (UNSET, UNSET)
@@ -255,10 +255,10 @@ def test_only_a_file_that_goes_on_is_cut_and_after_a_whole_line(tmp_path: Path) 
 
 
 def test_the_block_has_the_addresses_and_the_resolvers_beside_the_counters(
-    captured: Path, clock: Clock
+    captured: Path, links: Links, clock: Clock
 ) -> None:
     proc = LinuxProc(str(captured))
-    addressing = AddressingReader(proc=proc, sys=LinuxProc(str(captured.parent / "sys")), clock=clock)
+    addressing = AddressingReader(proc=proc, links=links, clock=clock)
     network = KernelNetIntrospector(
         proc=proc, clock=clock, addressing=addressing, nameservers=lambda: ("10.0.0.53",)
     ).observe()

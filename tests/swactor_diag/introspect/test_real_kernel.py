@@ -23,6 +23,22 @@ for command in ["true", *sys.argv[1:]]:
     names = {row.name: row.first_seen_at_ms is not UNSET for row in seen.interfaces}
     print(json.dumps([seen.namespace, names, seen.udp_kernel_stats is not UNSET]))
 """
+LOOKS_AT_LINKS = """
+import json, os, sys
+from msgspec import to_builtins
+from swactor import SystemClock
+from swactor_diag.introspect import LinuxProc
+from swactor_diag.introspect.host import AddressingReader
+from swactor_diag.introspect.kernel_net import KernelNetIntrospector
+from swactor_diag.introspect.links import SocketLinks
+
+for command in sys.argv[1:]:
+    os.system(command)
+proc, clock = LinuxProc(), SystemClock()
+addressing = AddressingReader(proc=proc, links=SocketLinks(), clock=clock)
+seen = KernelNetIntrospector(proc=proc, clock=clock, addressing=addressing).observe()
+print(json.dumps({row.name: to_builtins(row) for row in seen.interfaces}))
+"""
 
 LOOKS_AT_A_STRANGER = """
 import os, sys
@@ -125,6 +141,38 @@ def test_fc036_a_real_interface_that_appears_says_so_and_one_that_goes_costs_not
         {"lo": False, "va": True, "vb": True},
         {"lo": False},
     ]
+
+
+def test_interfaces_are_those_of_this_namespace_whatever_sys_shows() -> None:
+    """Only the network namespace is new: ``/sys`` still shows the one around it, where lo is up."""
+    run = [*in_own_namespace(), sys.executable, "-c", LOOKS_AT_LINKS]
+    links = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    assert (links["lo"]["up"], links["lo"]["mtu"]) == (False, 65536)
+
+
+def test_each_address_is_told_of_the_interface_that_has_it() -> None:
+    """Neither one network on two interfaces nor a blackhole around an address makes a guess of it."""
+    if shutil.which("ip") is None:
+        pytest.skip("no ip command here")
+    commands = [
+        "ip link set lo up",
+        "ip addr add 10.0.0.100/32 dev lo",
+        "ip link add va type veth peer name vb",
+        "ip addr add 10.0.0.2/24 dev va && ip link set va up",
+        "ip addr add 10.0.0.3/24 dev vb label vb:1 && ip link set vb up mtu 1400",
+        "ip link add 'a|b' type bridge && ip addr add 10.244.1.0/32 dev 'a|b' && ip link set 'a|b' up",
+        "ip route add blackhole 10.244.1.0/26",
+    ]
+    run = [*in_own_namespace(), sys.executable, "-c", LOOKS_AT_LINKS, *commands]
+    links = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    v4 = {name: [one for one in link.get("addresses", ()) if "." in one] for name, link in links.items()}
+    assert v4 == {
+        "lo": ["127.0.0.1", "10.0.0.100"],
+        "va": ["10.0.0.2"],
+        "vb": ["10.0.0.3"],
+        "a|b": ["10.244.1.0"],
+    }
+    assert (links["vb"]["mtu"], links["vb"]["up"]) == (1400, True)
 
 
 def test_fc031_a_process_of_another_user_shows_what_it_may() -> None:
