@@ -17,6 +17,7 @@ from swactor_diag.introspect._base import (
     Listener,
     Observe,
     Observed,
+    Stepwise,
 )
 from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
 from swactor_diag.introspect._native_proc import native_proc
@@ -53,6 +54,7 @@ __all__ = [
     "ProcUnits",
     "Resolved",
     "Resolver",
+    "Stepwise",
     "Transmission",
     "Tried",
     "WatchedProcess",

@@ -8,11 +8,12 @@ value that cannot be written (``snapshot_writer``).
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import anyio
+import anyio.lowlevel
 from msgspec import structs
 
 from swactor import Actor, ActorRef, Context, Event, ExitReason
@@ -99,6 +100,15 @@ class Closable(Protocol):
         ...
 
 
+@runtime_checkable
+class Stepwise(Protocol):
+    """An introspector that may have very much to look at: other actors have their turns in between."""
+
+    def observe_in_steps(self) -> Iterator[object]:
+        """Observe as ``observe`` does; yield None after each step, and what ``observe`` returns at last."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The answer of one introspector in one round: what to say of it, and its block when that is OK."""
@@ -137,6 +147,7 @@ class IntrospectorActor(Actor[object]):
         self._introspector = introspector
         self._listener = introspector if isinstance(introspector, Listener) else None
         self._source = introspector if isinstance(introspector, EventSource) else None
+        self._stepwise = introspector if isinstance(introspector, Stepwise) else None
 
     async def on_message(self, ctx: Context[object], message: object) -> None:
         """Answer an `Observe`; anything else is for the introspector to hear."""
@@ -145,7 +156,9 @@ class IntrospectorActor(Actor[object]):
             return
         started_ns = ctx.clock.monotonic_ns()
         try:
-            value: object = self._introspector.observe()
+            value: object = (
+                self._introspector.observe() if self._stepwise is None else _step_by_step(self._stepwise)
+            )
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this block only
@@ -212,6 +225,14 @@ class IntrospectorActor(Actor[object]):
             raise
         except BaseException as error:
             raise IntrospectorFailedError(self._introspector.name, error) from error
+
+
+async def _step_by_step(introspector: Stepwise) -> object:
+    value: object = None
+    for value in introspector.observe_in_steps():
+        if value is None:
+            await anyio.lowlevel.checkpoint()
+    return value
 
 
 def _told(error: BaseException) -> str:

@@ -13,7 +13,7 @@ and files (reason ``leader_ended``); no /proc at all: ``unknown`` (reason ``no_p
 pid namespace, where our numbers are those of strangers. The wall clock decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from msgspec import UNSET, Struct, UnsetType
@@ -44,6 +44,9 @@ FORGOTTEN_KEPT_MAX = 4096
 
 COMMAND_LOOKS = 60
 """A command line is read again after so many observations, in case it was rewritten under the same name."""
+
+CHILDREN_A_STEP = 128
+"""Children that are looked at in one turn of the event loop: a few milliseconds."""
 
 _RUNNING = SubprocessStatus.RUNNING
 
@@ -114,11 +117,20 @@ class SubprocessIntrospector:
 
     def observe(self) -> SubprocessBlock:
         """Return all children, running ones with fresh numbers, sorted by label, pid and spawn id."""
+        return next(block for block in self.observe_in_steps() if block is not None)
+
+    def observe_in_steps(self) -> Iterator[SubprocessBlock | None]:
+        """See `Stepwise`: thousands of children would hold the event loop."""
         if self._order is None:
             key = attrgetter("label", "pid", "spawn_id")
             self._order = sorted(self._children.values(), key=key)
-        return SubprocessBlock(
-            subprocesses=tuple([child.final or self._alive(child) for child in self._order]),
+        rows: list[Subprocess] = []
+        for child in self._order:
+            if len(rows) % CHILDREN_A_STEP == CHILDREN_A_STEP - 1:
+                yield None
+            rows.append(child.final or self._alive(child))
+        yield SubprocessBlock(
+            subprocesses=tuple(rows),
             exited_forgotten=self._exited_forgotten,
             scraped_at_ms=self._clock.wall_ms(),
         )

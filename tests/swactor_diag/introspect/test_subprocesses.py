@@ -1,19 +1,25 @@
 """Children in snapshots and events: identity, gaps, hostile names, and never a number that was not read."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import anyio
 import msgspec
 import pytest
+from anyio.lowlevel import checkpoint
 from msgspec import UNSET
 
+from swactor import ActorSystem, SystemClock
 from swactor.abc import Clock
 from swactor_diag.introspect import EmptyProc, LinuxProc, ProcReadError, ProcRoot
 from swactor_diag.introspect.process import ProcessIntrospector
-from swactor_diag.introspect.subprocesses import SubprocessIntrospector
-from swactor_diag.schema.blocks import Subprocess, SubprocessStatus
+from swactor_diag.introspect.subprocesses import CHILDREN_A_STEP, SubprocessIntrospector
+from swactor_diag.schema.blocks import Subprocess, SubprocessBlock, SubprocessStatus
+from swactor_diag.schema.boot import Identity
 from swactor_diag.schema.events import Error, SubprocessExited, SubprocessSpawned
+from swactor_diag.supervisor import Diagnostics
 from swactor_process import OomEvidence, ProcessExited, ProcessStarted
 
 Started = Callable[..., ProcessStarted]
@@ -351,3 +357,41 @@ def test_ended_children_are_kept_up_to_a_limit_and_a_late_duplicate_says_nothing
     assert [row.spawn_id for row in block.subprocesses] == ["s3", "s4"]
     assert block.exited_forgotten == 3
     assert table.take_events() == []
+
+
+class EmptyMachine:
+    """A ``/proc`` on which each child has vanished; it counts how often it is asked in a turn of the loop."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.asked: Counter[int] = Counter()
+
+    def read_text(self, path: str) -> str | None:
+        self.asked[self.turn] += path.endswith("/stat") and path != "self/stat"
+        return "" if path == "self/stat" else None
+
+    def list_dir(self, path: str) -> None:
+        pass
+
+
+async def test_a_thousand_children_are_not_looked_at_in_one_turn_of_the_loop(
+    identity: Identity, started: Started
+) -> None:
+    machine = EmptyMachine()
+    table = SubprocessIntrospector(proc=machine, clock=SystemClock())
+    for number in range(1000):
+        table.hear(started(f"s{number}", pid=number + 2))
+
+    async def count_turns() -> None:
+        while True:
+            machine.turn += 1
+            await checkpoint()
+
+    async with ActorSystem() as system, anyio.create_task_group() as tasks:
+        diag = await Diagnostics.start(system, identity, introspectors=[table])
+        tasks.start_soon(count_turns)
+        snapshot = await diag.snapshot()
+        tasks.cancel_scope.cancel()
+    assert isinstance(snapshot.body.subprocess, SubprocessBlock)
+    assert len(snapshot.body.subprocess.subprocesses) == machine.asked.total() == 1000
+    assert max(machine.asked.values()) <= CHILDREN_A_STEP
