@@ -8,6 +8,7 @@ value that cannot be written (``snapshot_writer``).
 """
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -164,7 +165,14 @@ class IntrospectorActor(Actor[object]):
         except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this block only
             value = error
         if inspect.isawaitable(value):
-            value = await self._awaited(value)
+            try:
+                value = await self._awaited(value)
+            except anyio.get_cancelled_exc_class() as error:
+                if (
+                    anyio.current_effective_deadline() > -math.inf
+                ):  # nobody cancelled us, but what it waited for
+                    self._answer(ctx, message, error, started_ns=started_ns)
+                raise
         self._answer(ctx, message, value, started_ns=started_ns)
 
     async def _awaited(self, pending: Awaitable[object]) -> object:

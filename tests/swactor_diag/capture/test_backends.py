@@ -122,7 +122,7 @@ NOT_FOR_THE_PROCESS: tuple[BaseException, ...] = (
 )
 
 
-# To one that awaits, a CancelledError is a cancellation: whose it is cannot be told on every event loop.
+# To one that awaits, a CancelledError may be a cancellation: it is told, and the actor ends.
 BLOCK_CASES = [(Raises, error) for error in NOT_FOR_THE_PROCESS] + [
     (RaisesLater, error) for error in NOT_FOR_THE_PROCESS if not isinstance(error, asyncio.CancelledError)
 ]
@@ -170,6 +170,18 @@ def test_a_keyboard_interrupt_is_the_programs(
 
     with pytest.raises(KeyboardInterrupt):
         anyio.run(main, backend=name, backend_options=options)
+
+
+async def test_what_was_cancelled_while_it_was_waited_for_is_the_reason(identity: Identity) -> None:
+    error = asyncio.CancelledError("the lookup was called off")
+    async with ActorSystem() as system:
+        diag = await Diagnostics.start(
+            system, identity, introspectors=[RaisesLater("observe", error), Slow()]
+        )
+        snapshot = await diag.snapshot()
+    (entry,) = [entry for entry in snapshot.body.introspectors if entry.name == "raises"]
+    assert entry.reason == "CancelledError: the lookup was called off"
+    assert snapshot.body.others == {"slow": {"value": 42}}
 
 
 @pytest.mark.parametrize("where", ["hear", "close"])
