@@ -172,7 +172,9 @@ class Diagnostics:
         ``subprocesses`` exists in any case: without one in the list, it has no /proc to read.
 
         Raises:
-            ValueError: two introspectors have the same name.
+            TypeError: what is to be installed is no introspector.
+            ValueError: two introspectors have the same name, or one has none.
+            NameTakenError: ``system`` has diagnostics already.
         """
         config = config or DiagnosticsConfig()
         ships = sink is not None
@@ -184,10 +186,14 @@ class Diagnostics:
             specs.insert(0, self._shipper_spec(identity, sink, spool or MemorySpool()))
         specs.append(self._snapshotter_spec(identity, [introspector.name for introspector in installed]))
         system.attach(recorder)
-        self._supervisor = await system.spawn(
-            Supervisor(specs, strategy=Strategy.ONE_FOR_ONE, budget=BUDGET, backoff=BACKOFF),
-            name="diagnostics",
-        )
+        try:
+            self._supervisor = await system.spawn(
+                Supervisor(specs, strategy=Strategy.ONE_FOR_ONE, budget=BUDGET, backoff=BACKOFF),
+                name="diagnostics",
+            )
+        except BaseException:
+            system.detach(recorder)  # nobody would ever fetch from it
+            raise
         self._refs = {spec.id: await self._supervisor.ask(GetChild(spec.id)) for spec in specs}
         for name, message in self._early:
             self._tell(name, message)
@@ -372,6 +378,8 @@ def _factory(introspector: Introspector[object]) -> Callable[[], Actor[Any]]:
 def _with_subprocesses(
     introspectors: Sequence[Introspector[object]], *, system: ActorSystem
 ) -> tuple[Introspector[object], ...]:
+    for introspector in introspectors:
+        _check(introspector)
     names = [introspector.name for introspector in introspectors]
     taken = {
         SHIPPER,
@@ -386,3 +394,14 @@ def _with_subprocesses(
     if "subprocess" in names:
         return tuple(introspectors)
     return (SubprocessIntrospector(proc=EmptyProc(), clock=system.clock), *introspectors)
+
+
+def _check(introspector: object) -> None:
+    """Refuse at once what would fail at each snapshot, and could not say why."""
+    name, record = getattr(introspector, "name", None), getattr(introspector, "record", None)
+    if isinstance(introspector, type) or not callable(getattr(introspector, "observe", None)):
+        raise TypeError(f"{introspector!r} is no introspector: an object with name, record and observe() is")
+    if not isinstance(name, str) or not all(name.split(".")):
+        raise ValueError(f"the name of {introspector!r} must be a text without blank parts, not {name!r}")
+    if not isinstance(record, type):
+        raise TypeError(f"the record of introspector {name} must be a class, not {record!r}")

@@ -3,12 +3,21 @@
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from msgspec import Struct, structs
 
-from swactor import Actor, ActorFailed, ActorRef, ActorSystem, Context, SystemClock, SystemRandom
+from swactor import (
+    Actor,
+    ActorFailed,
+    ActorRef,
+    ActorSystem,
+    Context,
+    NameTakenError,
+    SystemClock,
+    SystemRandom,
+)
 from swactor.cluster import ClusterNotRunningError
 from swactor.cluster.identity import NodeKey
 from swactor.cluster.transport.memory import MemoryHub
@@ -74,6 +83,54 @@ async def test_an_introspector_does_not_take_what_is_somebody_elses(identity: Id
     async with ActorSystem() as system:
         with pytest.raises(ValueError, match=name):
             await Diagnostics.start(system, identity, introspectors=[taken, inside])
+
+
+class Nameless:
+    record = Weather
+
+    def observe(self) -> Weather:
+        return Weather(21)
+
+
+class WithoutRecord(Nameless):
+    name, record = "weather", None  # type: ignore[assignment]  # a mistake
+
+
+class OfAGeneric(Nameless):
+    name, record = "weather", list[int]  # type: ignore[assignment]  # a mistake
+
+
+class WithBlankPart(FakeWeather):
+    name = "sky."
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (Nameless(), "name of .*Nameless"),
+        (WithBlankPart(), "name of .*WithBlankPart"),
+        (WithoutRecord(), "record of introspector weather"),
+        (OfAGeneric(), "record of introspector weather"),
+        (FakeWeather, "FakeWeather'> is no introspector"),
+        (42, "42 is no introspector"),
+    ],
+)
+async def test_what_is_no_introspector_is_refused_at_once(
+    identity: Identity, mistake: Any, said: str
+) -> None:
+    """Installed, it would have failed at each snapshot without saying why."""
+    async with ActorSystem() as system:
+        with pytest.raises((TypeError, ValueError), match=said):
+            await Diagnostics.start(system, identity, introspectors=[mistake])
+
+
+async def test_a_second_start_is_refused_and_leaves_no_recorder_behind(identity: Identity) -> None:
+    async with ActorSystem() as system:
+        await Diagnostics.start(system, identity)
+        before = system.observers
+        with pytest.raises(NameTakenError, match="diagnostics"):
+            await Diagnostics.start(system, identity)
+        assert system.observers == before
 
 
 async def test_without_a_collector_nothing_is_shipped_and_everything_else_works(identity: Identity) -> None:
