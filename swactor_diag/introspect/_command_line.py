@@ -13,9 +13,10 @@ MASK = "***"
 
 _LONG = (
     r"(?:token(?!iz)|secret|passw|passcode|passphrase|(?<![a-z])pass(?![a-z])|(?:ssh|db)pass(?![a-z])"
-    r"|credential|authorization|cookie|(?:api|access|account|private|auth)[-_]?key)"
+    r"|credential|authorization|cookie|mnemonic|seed[-_]?phrase"
+    r"|(?:api|access|account|private|auth|encryption|signing|shared|master|aes|license)[-_]?key)"
 )
-_SHORT = r"(?:(?:(?<![a-z])(?<!no-)(?:auth|bearer|creds?|jwt|otp)|(?<=[-_.;])pwd)(?![\w-]))"
+_SHORT = r"(?:(?:(?<![a-z])(?<!no-)(?:auth|bearer|creds?|jwt|otp|psk|pw)|(?<=[-_.;])pwd)(?![\w-]))"
 """Only as the end of a name: ``--auth-mode`` is no secret, nor is ``PWD``, where a shell is."""
 _SENSITIVE = rf"(?:{_LONG}|{_SHORT})"
 _NAME = rf"[\w.-]{{0,64}}?{_SENSITIVE}[\w.-]{{0,64}}"
@@ -31,6 +32,16 @@ _INSIDE = rf"{_SENSITIVE}[\w.-]{{0,64}}"
 _HEADER_NAME = rf"[\w.-]{{0,64}}?{_LONG}[\w.-]{{0,64}}\s*:(?!:)\s*"  # no short name: auth:8080 is a host
 _DOUBLE_QUOTED, _SINGLE_QUOTED = r"(?:[^\"\\]|\\.)*", r"(?:[^'\\]|\\.)*"
 _QUOTED = rf"(?:\"{_DOUBLE_QUOTED}\"?|'{_SINGLE_QUOTED}'?)"
+_PAIR_FLAG = r"-u|--(?:proxy-)?user(?:info)?"
+_USER_FLAG = re.compile(rf"(?i){_PAIR_FLAG}")
+"""What follows it is a user, or a user and a password."""
+_BEHIND_COLON = r"(?!/|[0-9]{1,7}(?:[\s\"']|$))([^\s\"']+)"
+"""Behind a user and a colon: neither a path nor a group's number."""
+_PAIR = re.compile(rf"([^\s:/]+:){_BEHIND_COLON}")
+_PASSWORD_FLAGS = {"sshpass": "-p", "redis-cli": "-a"} | dict.fromkeys(
+    ("mysql", "mysqldump", "mariadb"), "-p"
+)
+"""Programs that take a password by a flag without a name."""
 _WORD = rf"(?:(?:bearer|basic|token)\s+)?((?:{_QUOTED}|\\.|[^\s\"'\\&;])+)"
 _SECRETS_INSIDE = (
     re.compile(rf"(?i)({_INSIDE}\\*[\"']\s*:\s*)(\\*{_QUOTED}|[\[{{].*|[^\s\"',}}\]]+)"),
@@ -39,12 +50,21 @@ _SECRETS_INSIDE = (
     re.compile(rf"(?i)((?:(?<![\w./@\"'-]){_HEADER_NAME}|(?<=[/@]){_NAME}:\s+))(.+)"),
     re.compile(rf"(?i)({_INSIDE}(?:=|\s+=\s*)){_WORD}"),
     re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!{_OPTION}(?:[\s\"'&;]|$)){_WORD}"),
-    re.compile(r"(?i)([?&](?:key|sig|signature|x-amz-signature)=)([^\s&#]+)"),
+    re.compile(rf"(?i)((?<![\w-])(?:{_PAIR_FLAG})[=\s]*[\"']?[^\s:/\"'-][^\s:/\"']{{0,64}}:){_BEHIND_COLON}"),
+    re.compile(
+        r"((?<![\w-])(?:sshpass\s+-p|redis-cli\s[^|;&]{0,99}?(?<!\S)-a"
+        r"|(?:mysql|mysqldump|mariadb)\s[^|;&]{0,99}?(?<!\S)-p)\s*)([^\s\"'&;]+)"
+    ),
+    re.compile(r"(?i)([?&](?:key|sig|signature|x-(?:amz|goog)-signature)=)([^\s&#]+)"),
+    re.compile(r"(?i)(\bbearer\s+)([\w.~+/=-]{16,})"),
+    re.compile(r"(?i)(hooks\.slack\.com/services/|/api/webhooks/|api\.telegram\.org/bot)([^\s\"'?]+)"),
+    re.compile(r"(-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----)(.+)"),
 )
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _ISSUED = re.compile(
     r"\b(?:(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|[rs]k_(?:live|test)_|AKIA|AIza|ya29\."
-    r"|dckr_pat_|nvapi-)[A-Za-z0-9_-]{16,}|ASIA[A-Z0-9]{16}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{32,})"
+    r"|dckr_pat_|nvapi-|dop_v1_|shpat_|xkeysib-|AGE-SECRET-KEY-|SG\.)[A-Za-z0-9_.-]{16,}"
+    r"|ASIA[A-Z0-9]{16}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{32,})"
     r"|(?<![\w-])eyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)+"
 )
 """Tokens that say by their beginning who issued them."""
@@ -80,14 +100,29 @@ def split_cmdline(text: str) -> tuple[str, ...]:
     return tuple(stripped.split("\0")) if stripped else ()
 
 
+def may_be_secret(name: str) -> bool:
+    """Whether the value of a variable or an option of this name is masked."""
+    return _FLAG.fullmatch(f"--{name}") is not None
+
+
 def _masked(arguments: Iterable[str]) -> Iterator[str]:
     """Yield each argument as it may be shown; one behind a sensitive flag is its value."""
-    flag = ""
+    flag = before = password_flag = ""
     for argument in arguments:
         text = _one_line(argument[:ARGUMENT_CHARS_MAX])
+        pair = _PAIR.fullmatch(text) if _USER_FLAG.fullmatch(before) else None
+        before = text
+        password_flag = _PASSWORD_FLAGS.get(text.rpartition("/")[2], password_flag)
         if flag and not _NEXT_FLAG.fullmatch(text):
             yield _mask_value(flag, text)
             flag = ""
+            continue
+        if pair is not None:
+            yield f"{pair[1]}{MASK}"
+            continue
+        if password_flag and text.startswith(password_flag):
+            flag = text if text == password_flag else ""
+            yield password_flag if flag else f"{password_flag}{MASK}"
             continue
         flag = text if _FLAG.fullmatch(text) else ""
         assigned = _ASSIGNED.fullmatch(text)

@@ -5,11 +5,12 @@ out there is no block: graphics variables alone do not make a rental.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 
 from msgspec import UNSET
 
 from swactor.abc import Clock
-from swactor_diag.introspect._command_line import readable_command
+from swactor_diag.introspect._command_line import may_be_secret, readable_command
 from swactor_diag.schema.network import RentalBlock
 
 PROVIDER_PREFIXES = ("VAST_", "VASTAI_", "CONTAINER_")
@@ -48,11 +49,12 @@ class RentalIntrospector:
 
 def allowed(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the variables that may be shown, sorted by name, values cut, on one line, without passwords."""
-    shown = [
+    shown = (
         (name, readable_command((value.strip(),), bytes_max=VALUE_BYTES_MAX)[0])
         for name, value in sorted(environ.items())
         if name.startswith(PROVIDER_PREFIXES + OTHER_PREFIXES)
+        and not may_be_secret(name)
         and not any(word in name.upper() for word in SECRET_WORDS)
         and value.strip()
-    ]
-    return tuple(shown[:VARIABLES_MAX])
+    )
+    return tuple(islice(shown, VARIABLES_MAX))

@@ -73,6 +73,49 @@ from swactor_diag.introspect._command_line import readable_command, split_cmdlin
             ("run", "auth:8080", "https://auth:8080/jwt", "npm_config_registry=http://npm/", "pypi-simple"),
             None,
         ),
+        (("curl", "-u", "bob:abc", "--proxy-user", "bob:abc", "x"), "curl -u bob:*** --proxy-user bob:*** x"),
+        (("curl", "-ubob:abc", "--user=bob:abc"), "curl -ubob:*** --user=bob:***"),
+        (
+            ("sh", "-c", "curl -u 'bob:abc' x; curl --user bob:abc x"),
+            "sh -c curl -u 'bob:***' x; curl --user bob:*** x",
+        ),
+        (("docker", "-u", "1000:1000", "--user=1000:1000", "-u", "root"), None),
+        (
+            (
+                "rsync",
+                "-u",
+                "host:/data",
+                "python",
+                "-u",
+                "http://host:80/",
+                "sh",
+                "-c",
+                "run -u h:/x 'a: b'",
+            ),
+            None,
+        ),
+        (("sshpass", "-p", "abc", "ssh", "x"), "sshpass -p *** ssh x"),
+        (("/usr/bin/mysql", "-u", "root", "-pabc", "db"), "/usr/bin/mysql -u root -p*** db"),
+        (("redis-cli", "-h", "h", "-a", "abc", "get", "a"), "redis-cli -h h -a *** get a"),
+        (
+            ("sh", "-c", "mysql -h h -pabc db && sshpass -p abc ssh x"),
+            "sh -c mysql -h h -p*** db && sshpass -p *** ssh x",
+        ),
+        (("mkdir", "-p", "mysql-data", "run", "-print"), None),
+        (
+            ("run", "--encryption-key", "abc", "--psk=abc", "--pw", "abc"),
+            "run --encryption-key *** --psk=*** --pw ***",
+        ),
+        (("run", "--mnemonic", "abc", "--seed-phrase=a b"), "run --mnemonic *** --seed-phrase=***"),
+        (("run", "Bearer abcdefghijklmnop", "bearer of news"), "run Bearer *** bearer of news"),
+        (("curl", "https://hooks.slack.com/services/T0/B0/abc"), "curl https://hooks.slack.com/services/***"),
+        (
+            ("curl", "https://discord.com/api/webhooks/1/abc?wait=1"),
+            "curl https://discord.com/api/webhooks/***?wait=1",
+        ),
+        (("curl", "https://api.telegram.org/bot1:abc/send"), "curl https://api.telegram.org/bot***"),
+        (("run", "-----BEGIN RSA PRIVATE KEY-----\nabc"), "run -----BEGIN RSA PRIVATE KEY-----***"),
+        (("curl", "https://h/x?X-Goog-Signature=abc"), "curl https://h/x?X-Goog-Signature=***"),
         (("a\nb\x1b[31m",), "a�b�[31m"),
         ((), ""),
     ],
@@ -97,6 +140,9 @@ def test_what_is_shown(arguments: tuple[str, ...], shown: str | None) -> None:
         "dckr_pat_" + "a1" * 12,
         "nvapi-" + "a1" * 20,
         "glpat-" + "a1" * 10,
+        "SG." + "a1" * 11 + "." + "a1" * 20,
+        "xkeysib-" + "a1" * 20,
+        "AGE-SECRET-KEY-1" + "A1" * 20,
     ],
 )
 def test_a_token_that_says_who_issued_it_is_not_shown(secret: str) -> None:
@@ -133,6 +179,12 @@ def test_no_argument_however_odd_holds_up_the_loop() -> None:
         "eyJ-" * 30_000,
         "--token --a" + "-a" * 30_000,
         "auth" * 30_000,
+        "mysql " * 30_000,
+        "mysql " + "-" * 30_000,
+        "-u " * 30_000,
+        "-u" + "a:" * 30_000,
+        "bearer " * 30_000,
+        "-----BEGIN " * 30_000,
     ]
     took = []
     for argument in odd:

@@ -34,6 +34,11 @@ def test_what_may_be_a_secret_is_not_shown(clock: Clock) -> None:
         "VAST_password",
         "CUDA_PASSPHRASE",
         "VAST_AUTH",
+        "VAST_PWD",
+        "CONTAINER_CREDS",
+        "CONTAINER_JWT",
+        "VAST_COOKIE",
+        "NVIDIA_BEARER",
     )
     environ = dict.fromkeys(secrets, "hunter2") | {"VAST_URL": "http://me:hunter2@host/"}
     block = RentalIntrospector(environ, clock=clock).observe()
