@@ -58,7 +58,7 @@ class Ports:
     sink: Sink | None = None
     spool_root: Path | None = None
     interpreter: Callable[[], PythonFacts] | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)  # there may be secrets in it
     machine: MachineFacts = field(default_factory=MachineFacts)
 
     @property

@@ -133,6 +133,11 @@ async def test_a_second_start_is_refused_and_leaves_no_recorder_behind(identity:
         assert system.observers == before
 
 
+def test_ports_that_are_logged_tell_no_secret() -> None:
+    ports = production_ports({"HF_TOKEN": "hunter2"}, token="hunter2")
+    assert "hunter2" not in repr(ports)
+
+
 async def test_without_a_collector_nothing_is_shipped_and_everything_else_works(identity: Identity) -> None:
     async with ActorSystem() as system:
         diag = await Diagnostics.start(system, identity)
