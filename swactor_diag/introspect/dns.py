@@ -72,7 +72,6 @@ class DnsIntrospector:
             hostname=host,
             a_records=tuple(address for address in found if ":" not in address),
             aaaa_records=tuple(address for address in found if ":" in address),
-            resolver_used=next(iter(self._resolver.nameservers()), UNSET),
             resolved_at_ms=self._clock.wall_ms(),
             error=resolved.error[:ERROR_CHARS_MAX] or UNSET,
         )

@@ -37,7 +37,10 @@ class DnsEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     a_records: tuple[str, ...] = ()
     aaaa_records: tuple[str, ...] = ()
     ttl_seconds: int | UnsetType = UNSET
-    resolver_used: str | UnsetType = UNSET
+    resolver_used: Annotated[
+        str | UnsetType,
+        Meta(description="Absent: the system does not say who answered, or whether anybody was asked."),
+    ] = UNSET
     resolved_at_ms: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
 

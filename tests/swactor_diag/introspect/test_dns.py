@@ -65,7 +65,6 @@ def test_a_name_is_told_with_what_it_meant_and_when(names: Names, clock: Settabl
             hostname="relay.example",
             a_records=("10.0.0.1",),
             aaaa_records=("fd00::1",),
-            resolver_used="10.0.0.53",
             resolved_at_ms=clock.now_ms,
         ),
     )
