@@ -4,6 +4,7 @@ from msgspec import Struct, UnsetType
 
 from swactor_diag.postproc.load import Node, Run
 from swactor_diag.postproc.markup import duration, inert, moment, table
+from swactor_diag.schema.boot import SCHEMA_VERSION
 from swactor_diag.schema.ids import short_id
 
 TITLE = "Nodes"
@@ -26,6 +27,8 @@ class Row(Struct, frozen=True, kw_only=True):
     silent_ms: int | None
     earlier_ms: int | None
     listed: bool
+    newer_schema: int | None = None
+    """The version that the node wrote, when a reader of ours could misunderstand it."""
 
 
 def rows(run: Run) -> tuple[Row, ...]:
@@ -38,6 +41,7 @@ def _row(node: Node, *, last_ms: int | None) -> Row:
     listed = node.listed
     role = listed.role if listed is not None else None
     silent = None if listed is None or isinstance(listed.silent_ms, UnsetType) else listed.silent_ms
+    schema = max((identity.schema_version or 0 for identity in node.identities), default=0)
     return Row(
         label=node.label,
         role=role if role is not None else node.identity.role if node.identity is not None else None,
@@ -50,6 +54,7 @@ def _row(node: Node, *, last_ms: int | None) -> Row:
         silent_ms=silent,
         earlier_ms=None if last_ms is None or node.last_seen_ms is None else last_ms - node.last_seen_ms,
         listed=listed is not None,
+        newer_schema=schema if schema > SCHEMA_VERSION else None,
     )
 
 
@@ -87,4 +92,8 @@ def _remarks(row: Row) -> list[str]:
         remarks.append("finalized the run")
     if not row.listed:
         remarks.append("not in the manifest")
+    if row.newer_schema is not None:
+        remarks.append(
+            f"wrote schema {row.newer_schema}, this reader knows {SCHEMA_VERSION}: take a newer one"
+        )
     return remarks

@@ -14,6 +14,7 @@ from swactor_diag.collector.ingest import Ingest
 from swactor_diag.collector.storage import MemoryStorage
 from swactor_diag.postproc.load import load_run
 from swactor_diag.postproc.summary import render
+from swactor_diag.schema.boot import SCHEMA_VERSION
 from swactor_diag.schema.events import (
     SubprocessExited,
     SubprocessSpawned,
@@ -399,6 +400,18 @@ def test_a_node_that_fell_silent_is_marked(made: MadeRun) -> None:
     rows = {row[0]: row[6] for row in cells(summary_of(made), "Nodes")}
 
     assert rows == {"stage-0": "-", "stage-1": "silent for the last 100.0 s"}
+
+
+def test_a_node_whose_records_could_be_misunderstood_is_marked(made: MadeRun) -> None:
+    made.boot(STAGES[0], role="stage", stage_index=0, schema_version=SCHEMA_VERSION)
+    made.boot(STAGES[1], role="stage", stage_index=1, schema_version=SCHEMA_VERSION + 1)
+
+    rows = {row[0]: row[6] for row in cells(summary_of(made), "Nodes")}
+
+    assert rows["stage-0"] == "-"
+    assert rows["stage-1"].startswith(
+        f"wrote schema {SCHEMA_VERSION + 1}, this reader knows {SCHEMA_VERSION}"
+    )
 
 
 def test_a_node_that_started_twice_is_read_in_the_order_of_its_lives(made: MadeRun) -> None:
