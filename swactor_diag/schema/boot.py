@@ -30,7 +30,9 @@ class Identity(Struct, frozen=True, kw_only=True):
     datacenter_id: str | None = None
     hostname: str | None = None
     container_id: str | None = None
-    process_start_unix_ms: int
+    process_start_unix_ms: Annotated[
+        int, Meta(description="When its diagnostics started, by its own clock; the process may be older.")
+    ]
     boot_sequence: int = 0
     binary_version: str | None = None
     git_sha: str | None = None

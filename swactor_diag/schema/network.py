@@ -91,5 +91,5 @@ class RentalBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     container_id: str | UnsetType = UNSET
     hostname: str | UnsetType = UNSET
     env_vars: Annotated[tuple[tuple[str, str], ...], Meta(description="Allow-listed, no secrets.")] = ()
-    process_start_ms: int | UnsetType = UNSET
+    process_start_ms: Annotated[int | UnsetType, Meta(description="When its diagnostics started.")] = UNSET
     captured_at_ms: int
