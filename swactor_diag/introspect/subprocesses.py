@@ -49,6 +49,7 @@ CHILDREN_A_STEP = 128
 """Children that are looked at in one turn of the event loop: a few milliseconds."""
 
 _RUNNING = SubprocessStatus.RUNNING
+_HANGS = "D"
 
 
 class _Child(Struct):
@@ -247,7 +248,8 @@ class SubprocessIntrospector:
         if cpu_ms is not UNSET:
             child.cpu_ticks = stat.cpu_ticks
         child.looks_left -= 1
-        if child.looks_left < 0 or child.comm != stat.comm:
+        # One that hangs in the kernel may hold the lock of its memory: reading its command line hangs, too.
+        if (child.looks_left < 0 or child.comm != stat.comm) and stat.state != _HANGS:
             self._read_command(child, stat)
         return Subprocess(
             label=child.label,

@@ -184,6 +184,20 @@ def test_fc027_files_that_vanish_after_stat_leave_what_was_read(
     assert row.rss_bytes == 250 * 4096
 
 
+def test_the_memory_of_a_child_that_hangs_in_the_kernel_is_not_touched(
+    table: SubprocessIntrospector, proc: Proc, started: Started
+) -> None:
+    """A driver that hangs may hold the lock of its caller's memory: to read ``cmdline`` would hang, too."""
+    proc.add_process(42, state="D")
+    table.hear(started())
+    rows = [only(table) for _ in range(100)]
+    assert (rows[-1].state, rows[-1].cmdline) == ("D", "python3 worker.py")
+    assert rows[-1].rss_bytes == 250 * 4096
+    assert "42/cmdline" not in proc.reads
+    proc.add_process(42, state="S")
+    assert only(table).cmdline == "python3 worker.py --stage 1"
+
+
 def test_fc028_a_zombie_has_no_memory_and_keeps_its_command(
     clock: Clock, captured: Path, started: Started
 ) -> None:
