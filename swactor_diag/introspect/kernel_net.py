@@ -1,4 +1,4 @@
-"""Network counters of the kernel: snapshot block ``host.network``, from ``net/snmp`` and ``net/dev``.
+"""Network counters of the kernel: block ``host.network``, from ``net/snmp``, ``net/snmp6`` and ``net/dev``.
 
 Emits no events. The counters belong to the network namespace, which carries a mark: nodes with equal marks
 share the counters. A file or column that is not there is absent and has its reason, as is what no counter can
@@ -8,7 +8,7 @@ is marked, as is an interface that was not there at the first look: its counters
 What else ``host.network`` says is read by ``host``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -65,6 +65,7 @@ class KernelNetIntrospector:
         self._addressing = addressing
         self._nameservers = nameservers
         self._udp = UdpKernelStats()
+        self._udp6 = UdpKernelStats()
         self._interfaces: dict[str, NetworkInterface] | None = None
 
     def observe(self) -> HostNetwork | None:
@@ -85,11 +86,15 @@ class KernelNetIntrospector:
         shown = listed[:INTERFACES_MAX]
         around = self._around([interface.name for interface in shown])
         before, self._udp = self._udp, _last_known(udp, self._udp)
+        udp6 = self._read_udp6(reasons)
+        before6, self._udp6 = self._udp6, _last_known(udp6, self._udp6)
         return HostNetwork(
             interfaces=self._marked(shown, around) if devices.has_text else (),
             interfaces_omitted=UNSET if devices.has_more else len(listed) - len(shown),
             udp_kernel_stats=udp,
             udp_reset=_is_lower(udp, before),
+            udp6_kernel_stats=udp6,
+            udp6_reset=_is_lower(udp6, before6),
             default_routes=around.routes,
             udp_sockets=around.sockets,
             udp_sockets_omitted=around.sockets_omitted,
@@ -127,6 +132,15 @@ class KernelNetIntrospector:
         self._interfaces = {name: _remembered(one, before) for name, one in marked.items()}
         return tuple(marked.values())
 
+    def _read_udp6(self, reasons: list[str]) -> UdpKernelStats | UnsetType:
+        """Return the counters of UDP over IPv6, which are not among the others; a kernel may do without."""
+        try:
+            text = self._proc.read_text("net/snmp6")
+            return UNSET if text is None else parse_udp6(text, reasons)
+        except (ProcReadError, IntrospectionError) as error:
+            reasons.append(str(error))
+            return UNSET
+
     def _namespace(self, reasons: list[str]) -> str | UnsetType:
         try:
             return self._proc.read_text("self/ns/net") or UNSET
@@ -144,15 +158,26 @@ def parse_udp(text: str, reasons: list[str]) -> UdpKernelStats:
     rows = [line.split() for line in text.splitlines() if line.startswith("Udp:")]
     if len(rows) < 2:
         raise IntrospectionError("net/snmp: the Udp: lines are not a pair of names and values")
+    return _counted("net/snmp", zip(rows[0][1:], rows[1][1:], strict=False), reasons)
+
+
+def parse_udp6(text: str, reasons: list[str]) -> UdpKernelStats:
+    """Return the ``Udp6`` rows of ``net/snmp6``, as `parse_udp`."""
+    rows = [line.split() for line in text.splitlines() if line.startswith("Udp6")]
+    pairs = [(row[0].removeprefix("Udp6"), row[1]) for row in rows if len(row) == 2]
+    return _counted("net/snmp6", pairs, reasons)
+
+
+def _counted(path: str, pairs: Iterable[tuple[str, str]], reasons: list[str]) -> UdpKernelStats:
     known: dict[str, int] = {}
-    for column, value in zip(rows[0][1:], rows[1][1:], strict=False):
+    for column, value in pairs:
         field, count = _UDP_COLUMNS.get(column), _counter(value)
         if field is not None and count is None:
-            reasons.append(f"net/snmp: {column} is no counter: {value[:40]}")
+            reasons.append(f"{path}: {column} is no counter: {value[:40]}")
         elif field is not None and count is not None:
             known[field] = count
     if not known:
-        raise IntrospectionError("net/snmp: there is no counter in the Udp: lines")
+        raise IntrospectionError(f"{path}: there is no counter of UDP")
     return UdpKernelStats(**known)
 
 

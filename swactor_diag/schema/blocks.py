@@ -30,7 +30,7 @@ class OpenEnum(enum.StrEnum):
 
 
 class UdpKernelStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``/proc/net/snmp``, Udp lines: totals of this network namespace since it exists."""
+    """``/proc/net/snmp``, Udp lines, or ``snmp6``: totals of this network namespace since it exists."""
 
     in_datagrams: int | UnsetType = UNSET
     no_ports: int | UnsetType = UNSET
@@ -72,8 +72,12 @@ class HostNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     interfaces: tuple[NetworkInterface, ...] = ()
     interfaces_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET
-    udp_kernel_stats: UdpKernelStats | UnsetType = UNSET
+    udp_kernel_stats: Annotated[UdpKernelStats | UnsetType, Meta(description="Over IPv4.")] = UNSET
     udp_reset: Annotated[bool, Meta(description="One is lower than before: take no delta.")] = False
+    udp6_kernel_stats: Annotated[
+        UdpKernelStats | UnsetType, Meta(description="Over IPv6, not among the others.")
+    ] = UNSET
+    udp6_reset: Annotated[bool, Meta(description="As udp_reset.")] = False
     default_routes: Annotated[tuple[Route, ...], Meta(description="All routes, despite the name.")] = ()
     udp_sockets: Annotated[tuple[UdpSocket, ...], Meta(description="Those that lost most first.")] = ()
     udp_sockets_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET

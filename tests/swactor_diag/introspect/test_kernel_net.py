@@ -12,7 +12,7 @@ from swactor_diag.introspect import IntrospectionError, LinuxProc, ProcReadError
 from swactor_diag.introspect._procfs import FILE_BYTES_MAX, ReadOutcome, Table, read_table
 from swactor_diag.introspect.host import AddressingReader, Links, NoLinks
 from swactor_diag.introspect.kernel_net import KernelNetIntrospector, parse_devices, parse_udp
-from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters
+from swactor_diag.schema.blocks import HostNetwork, InterfaceCounters, UdpKernelStats
 
 
 class Proc(ProcRoot, Protocol):
@@ -41,6 +41,14 @@ def test_captured_files_of_a_linux_machine(captured: Path, clock: Clock) -> None
         "in_errors": 0,
         "out_datagrams": 5104,
         "rcvbuf_errors": 0,
+        "sndbuf_errors": 0,
+    }
+    assert msgspec.to_builtins(network.udp6_kernel_stats) == {
+        "in_datagrams": 17,
+        "no_ports": 1,
+        "in_errors": 999,
+        "out_datagrams": 1001,
+        "rcvbuf_errors": 999,
         "sndbuf_errors": 0,
     }
     assert [interface.name for interface in network.interfaces] == ["lo", "ifb0", "ifb1", "eth0"]
@@ -73,6 +81,32 @@ def test_fc037_the_other_counters_are_still_reported_and_the_reason_is_given(
     assert network.udp_kernel_stats is UNSET
     assert [interface.name for interface in network.interfaces] == ["eth0"]
     assert any("net/snmp" in reason for reason in network.reasons)
+
+
+def test_udp_over_ipv6_is_counted_apart_and_a_kernel_without_it_is_no_failure(
+    proc: Proc, clock: Clock
+) -> None:
+    introspector = KernelNetIntrospector(proc=proc, clock=clock)
+    proc.files["net/snmp"] = SNMP
+
+    def seen(snmp6: str | ProcReadError | None) -> HostNetwork:
+        proc.files.pop("net/snmp6", None)
+        if snmp6 is not None:
+            proc.files["net/snmp6"] = snmp6
+        network = introspector.observe()
+        assert network is not None
+        assert isinstance(network.udp_kernel_stats, UdpKernelStats)
+        return network
+
+    network = seen("Udp6InDatagrams 9\nUdp6RcvbufErrors 900\nUdpLite6InDatagrams 7\n")
+    assert network.udp6_kernel_stats == UdpKernelStats(in_datagrams=9, rcvbuf_errors=900)
+    absent, denied, empty = seen(None), seen(ProcReadError("net/snmp6", "EACCES")), seen("Ip6InReceives 1\n")
+    assert [one.udp6_kernel_stats for one in (absent, denied, empty)] == [UNSET] * 3
+    assert not any("snmp6" in reason for reason in absent.reasons)
+    assert "net/snmp6: EACCES" in denied.reasons
+    assert "net/snmp6: there is no counter of UDP" in empty.reasons
+    network = seen("Udp6RcvbufErrors 3\n")
+    assert (network.udp6_reset, network.udp_reset) == (True, False)
 
 
 def test_fc037_a_file_that_is_denied_is_absent_with_the_reason(proc: Proc, clock: Clock) -> None:

@@ -3,11 +3,17 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+
+from swactor import SystemClock
+from swactor_diag.introspect import LinuxProc
+from swactor_diag.introspect.kernel_net import KernelNetIntrospector
+from swactor_diag.schema.blocks import UdpKernelStats
 
 LOOKS_AT_NETWORK = """
 import json, subprocess, sys
@@ -129,6 +135,28 @@ def test_fc038_nodes_in_two_real_namespaces_have_two_marks_and_in_one_the_same()
     assert mine != other
     assert (counts, set(others)) == (True, {"lo"})
     assert set(names) >= {"lo"}
+
+
+def test_what_is_lost_over_ipv6_is_counted() -> None:
+    introspector = KernelNetIntrospector(proc=LinuxProc(), clock=SystemClock())
+
+    def lost() -> int:
+        network = introspector.observe()
+        assert network is not None
+        assert isinstance(network.udp6_kernel_stats, UdpKernelStats)
+        assert isinstance(network.udp6_kernel_stats.rcvbuf_errors, int)
+        return network.udp6_kernel_stats.rcvbuf_errors
+
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as full:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        try:
+            full.bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+        before = lost()
+        for _ in range(100):
+            full.sendto(bytes(1000), full.getsockname())
+        assert lost() >= before + 50
 
 
 def test_fc036_a_real_interface_that_appears_says_so_and_one_that_goes_costs_nothing() -> None:
