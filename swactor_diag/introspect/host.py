@@ -12,10 +12,9 @@ that row.
 
 import ipaddress
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
 from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType
@@ -82,6 +81,7 @@ class Addressing(Struct, frozen=True, kw_only=True):
     local_addresses: tuple[str, ...] = ()
     """Addresses of interfaces that are not listed."""
     routes: tuple[Route, ...] = ()
+    routes_omitted: int | UnsetType = UNSET
     sockets: tuple[UdpSocket, ...] = ()
     sockets_omitted: int | UnsetType = UNSET
     conntrack_count: int | UnsetType = UNSET
@@ -113,9 +113,8 @@ class AddressingReader:
     def _read_now(self) -> Addressing:
         reasons: list[str] = []
         table = partial(read_table, self._proc, reasons=reasons)
-        routes = chain(
-            parse_routes_v4(table("net/route").text), parse_routes_v6(table("net/ipv6_route").text)
-        )
+        ways = [table("net/route"), table("net/ipv6_route")]
+        routes, routes_omitted = parse_routes(*(one.text for one in ways))
         addresses, strays = self._addresses(table("net/if_inet6").text, reasons)
         udp = [table("net/udp"), table("net/udp6")]
         sockets, omitted = parse_sockets(*(one.text for one in udp))
@@ -123,7 +122,8 @@ class AddressingReader:
         return Addressing(
             interfaces={name: self._interface(name, addresses[name]) for name in self._names},
             local_addresses=tuple(strays[:ADDRESSES_MAX]),
-            routes=tuple(islice(routes, ROUTES_MAX)),
+            routes=routes,
+            routes_omitted=UNSET if any(one.has_more for one in ways) else routes_omitted,
             sockets=sockets,
             sockets_omitted=UNSET if any(one.has_more for one in udp) else omitted,
             conntrack_count=self._number("sys/net/netfilter/nf_conntrack_count"),
@@ -171,45 +171,49 @@ def parse_address_v6(line: str) -> tuple[str, str]:
     return (words[5], words[0]) if len(words) == 6 else ("", "")
 
 
-def parse_routes_v4(text: str) -> Iterator[Route]:
-    """Yield the routes of ``net/route`` that lead somewhere: up, and no blackholes."""
-    for line in text.splitlines()[1:]:
+def parse_routes(v4: str, v6: str) -> tuple[tuple[Route, ...], int]:
+    """Return the routes of ``net/route`` and ``net/ipv6_route`` that lead somewhere, and how many others do.
+
+    The default ones come first. Blackholes, our own addresses and multicast lead nowhere.
+    """
+    rows: list[tuple[bool, Callable[[list[str]], Route], list[str]]] = []
+    for line in v4.splitlines()[1:]:
         words = line.split()
-        try:
-            interface, destination, gateway, flags, mask = words[0], words[1], words[2], words[3], words[7]
-            length = int(mask, 16).bit_count()
-            leads = int(flags, 16) & _ROUTE_FLAG_UP and interface != "*"
-            shown, via = f"{_v4(destination)}/{length}", _v4(gateway)
-        except (IndexError, ValueError, struct.error):
-            continue
-        if leads:
-            yield Route(
-                family="v4",
-                destination=shown,
-                gateway=UNSET if not int(gateway, 16) else via,
-                interface=interface,
-            )
+        with suppress(IndexError, ValueError):
+            if words[0] != "*" and int(words[3], 16) & _ROUTE_FLAG_UP:
+                rows.append((not int(words[7], 16), _route_v4, words))
+    for line in v6.splitlines():
+        words = line.split()
+        with suppress(IndexError, ValueError):
+            flags, local = int(words[8], 16), words[0].startswith("ff") or words[9] == "lo"
+            if flags & _ROUTE_FLAG_UP and not flags & _ROUTE_FLAG_LOCAL and not local:
+                rows.append((not int(words[1], 16), _route_v6, words))
+    rows.sort(key=lambda row: not row[0])
+    shown: list[Route] = []
+    for _, route, words in rows[:ROUTES_MAX]:
+        with suppress(IndexError, ValueError, struct.error):
+            shown.append(route(words))
+    return tuple(shown), max(0, len(rows) - ROUTES_MAX)
 
 
-def parse_routes_v6(text: str) -> Iterator[Route]:
-    """Yield the routes of ``net/ipv6_route`` that lead somewhere: not our own addresses, not multicast."""
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) != 10:
-            continue
-        destination, gateway = _v6(words[0]), _v6(words[4])
-        try:
-            length, flags = int(words[1], 16), int(words[8], 16)
-        except ValueError:
-            continue
-        leads = flags & _ROUTE_FLAG_UP and not flags & _ROUTE_FLAG_LOCAL and not words[0].startswith("ff")
-        if destination and gateway and leads and words[9] != "lo":
-            yield Route(
-                family="v6",
-                destination=f"{destination}/{length}",
-                gateway=UNSET if gateway == "::" else gateway,
-                interface=words[9],
-            )
+def _route_v4(words: list[str]) -> Route:
+    via = _v4(words[2])
+    return Route(
+        family="v4",
+        destination=f"{_v4(words[1])}/{int(words[7], 16).bit_count()}",
+        gateway=UNSET if via == "0.0.0.0" else via,  # noqa: S104 - the kernel's word for none
+        interface=words[0],
+    )
+
+
+def _route_v6(words: list[str]) -> Route:
+    destination, via = (str(ipaddress.IPv6Address(bytes.fromhex(words[at]))) for at in (0, 4))
+    return Route(
+        family="v6",
+        destination=f"{destination}/{int(words[1], 16)}",
+        gateway=UNSET if via == "::" else via,
+        interface=words[9],
+    )
 
 
 def parse_sockets(*texts: str) -> tuple[tuple[UdpSocket, ...], int]:

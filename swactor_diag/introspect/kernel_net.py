@@ -96,6 +96,7 @@ class KernelNetIntrospector:
             udp6_kernel_stats=udp6,
             udp6_reset=_is_lower(udp6, before6),
             default_routes=around.routes,
+            routes_omitted=around.routes_omitted,
             udp_sockets=around.sockets,
             udp_sockets_omitted=around.sockets_omitted,
             conntrack_count=around.conntrack_count,

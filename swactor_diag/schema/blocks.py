@@ -79,6 +79,7 @@ class HostNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = UNSET
     udp6_reset: Annotated[bool, Meta(description="As udp_reset.")] = False
     default_routes: Annotated[tuple[Route, ...], Meta(description="All routes, despite the name.")] = ()
+    routes_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET
     udp_sockets: Annotated[tuple[UdpSocket, ...], Meta(description="Those that lost most first.")] = ()
     udp_sockets_omitted: Annotated[int | UnsetType, Meta(description="Absent: not counted.")] = UNSET
     conntrack_count: int | UnsetType = UNSET

@@ -17,8 +17,7 @@ from swactor_diag.introspect.host import (
     Links,
     NoLinks,
     parse_address_v6,
-    parse_routes_v4,
-    parse_routes_v6,
+    parse_routes,
     parse_sockets,
 )
 
@@ -44,10 +43,10 @@ def test_captured_files_of_a_linux_machine(captured: Path, links: Links, clock: 
     }
     assert [(route.family, route.destination, route.gateway, route.interface) for route in found.routes] == [
         ("v4", "0.0.0.0/0", "192.0.2.1", "eth0"),
+        ("v6", "::/0", "fd00::1", "eth0"),
         ("v4", "192.0.2.0/24", UNSET, "eth0"),
         ("v6", "fd00::/64", UNSET, "eth0"),
         ("v6", "fe80::/64", UNSET, "eth0"),
-        ("v6", "::/0", "fd00::1", "eth0"),
     ]
     assert (found.conntrack_count, found.ipv6_enabled, found.reasons) == (0, True, ())
     assert [(one.local_addr, one.state, one.rx_queue_bytes, one.drops) for one in found.sockets] == [
@@ -113,16 +112,14 @@ def test_an_address_of_an_interface_that_is_not_listed_is_told_without_it(
 )
 def test_a_malformed_row_costs_that_row(row: str) -> None:
     good = "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0"
-    assert [route.destination for route in parse_routes_v4(f"{ROUTE_HEAD}{row}\n{good}\n")] == [
-        "192.0.2.0/24"
-    ]
-    assert list(parse_routes_v6(f"{row}\n")) == []
+    routes, _ = parse_routes(f"{ROUTE_HEAD}{row}\n{good}\n", f"{row}\n")
+    assert [route.destination for route in routes] == ["192.0.2.0/24"]
     assert parse_sockets(f"head\n{row}\n") == ((), 0)
     assert parse_address_v6(row) == ("", "")
 
 
 def test_a_route_that_is_down_leads_nowhere() -> None:
-    assert list(parse_routes_v4(f"{ROUTE_HEAD}eth0 000200C0 00000000 0000 0 0 0 00FFFFFF 0 0 0\n")) == []
+    assert parse_routes(f"{ROUTE_HEAD}eth0 000200C0 00000000 0000 0 0 0 00FFFFFF 0 0 0\n", "") == ((), 0)
 
 
 def test_a_host_with_very_much_of_everything_is_read_in_a_moment(proc: Proc, clock: Clock) -> None:
@@ -146,10 +143,18 @@ def test_a_host_with_very_much_of_everything_is_read_in_a_moment(proc: Proc, clo
     finally:
         sys.setprofile(None)
     shown = len(found.routes) + len(found.sockets) + len(found.interfaces["eth0"].addresses)
-    assert (shown, found.sockets_omitted) == (64 + 32 + 256, 1_967)
+    assert shown == 64 + 32 + 256
+    assert (found.sockets_omitted, found.routes_omitted) == (1_967, 1_999 + 2_000 - 64)
     assert formatted < 20 * shown
 
 
 def test_a_blackhole_is_no_route_through_an_interface() -> None:
     rows = "* 0001F40A 00000000 0201 0 0 0 C0FFFFFF 0 0 0\neth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n"
-    assert [route.interface for route in parse_routes_v4(ROUTE_HEAD + rows)] == ["eth0"]
+    assert [route.interface for route in parse_routes(ROUTE_HEAD + rows, "")[0]] == ["eth0"]
+
+
+def test_a_default_route_is_not_lost_among_many() -> None:
+    v4 = "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n" * 100
+    v6 = f"{'00' * 16} 00 {'00' * 16} 00 {'fd' * 16} 00000400 00000001 00000000 00000003 eth1\n"
+    routes, omitted = parse_routes(ROUTE_HEAD + v4, v6)
+    assert (routes[0].destination, routes[0].interface, len(routes), omitted) == ("::/0", "eth1", 64, 37)
