@@ -282,7 +282,11 @@ class Diagnostics:
         self._system.emit(event)
 
     async def snapshot(self) -> Snapshot:
-        """Take a snapshot now, ship it if there is a sink, and return it as a reader sees it."""
+        """Take a snapshot now, ship it if there is a sink, and return it as a reader sees it.
+
+        Raises:
+            AskTimeoutError: something held the event loop too long; it is shipped all the same.
+        """
         timeout_s = 2 * self._config.introspection_deadline_s + 1.0  # the round under way, then ours
         return read_snapshot(await self._refs[SNAPSHOTTER].ask(TakeSnapshot(), timeout_s=timeout_s))
 
