@@ -126,10 +126,10 @@ class SubprocessIntrospector:
             key = attrgetter("label", "pid", "spawn_id")
             self._order = sorted(self._children.values(), key=key)
         rows: list[Subprocess] = []
-        for child in self._order:
-            if len(rows) % CHILDREN_A_STEP == CHILDREN_A_STEP - 1:
+        for at in range(0, len(self._order), CHILDREN_A_STEP):
+            if at:
                 yield None
-            rows.append(child.final or self._alive(child))
+            rows += [child.final or self._alive(child) for child in self._order[at : at + CHILDREN_A_STEP]]
         yield SubprocessBlock(
             subprocesses=tuple(rows),
             exited_forgotten=self._exited_forgotten,
