@@ -36,7 +36,7 @@ from swactor_diag.delivery.shipper import DELIVERY, FinalizeRun, Shipper, ShipSn
 from swactor_diag.delivery.sink import Sink
 from swactor_diag.delivery.spool import MemorySpool, Spool
 from swactor_diag.identity import identity_from_env, new_boot_id
-from swactor_diag.introspect import EmptyProc, Introspector, IntrospectorActor
+from swactor_diag.introspect import EmptyProc, Introspector, IntrospectorActor, checked_name
 from swactor_diag.introspect.actors import ActorsIntrospector
 from swactor_diag.introspect.cluster import ClusterSurfaces
 from swactor_diag.introspect.dns import DnsIntrospector
@@ -191,8 +191,8 @@ class Diagnostics:
                 Supervisor(specs, strategy=Strategy.ONE_FOR_ONE, budget=BUDGET, backoff=BACKOFF),
                 name="diagnostics",
             )
-        except BaseException:
-            system.detach(recorder)  # nobody would ever fetch from it
+        except BaseException:  # nobody would ever fetch from the recorder
+            system.detach(recorder)
             raise
         self._refs = {spec.id: await self._supervisor.ask(GetChild(spec.id)) for spec in specs}
         for name, message in self._early:
@@ -382,9 +382,7 @@ def _factory(introspector: Introspector[object]) -> Callable[[], Actor[Any]]:
 def _with_subprocesses(
     introspectors: Sequence[Introspector[object]], *, system: ActorSystem
 ) -> tuple[Introspector[object], ...]:
-    for introspector in introspectors:
-        _check(introspector)
-    names = [introspector.name for introspector in introspectors]
+    names = [checked_name(introspector) for introspector in introspectors]
     taken = {
         SHIPPER,
         SNAPSHOTTER,
@@ -398,14 +396,3 @@ def _with_subprocesses(
     if "subprocess" in names:
         return tuple(introspectors)
     return (SubprocessIntrospector(proc=EmptyProc(), clock=system.clock), *introspectors)
-
-
-def _check(introspector: object) -> None:
-    """Refuse at once what would fail at each snapshot, and could not say why."""
-    name, record = getattr(introspector, "name", None), getattr(introspector, "record", None)
-    if isinstance(introspector, type) or not callable(getattr(introspector, "observe", None)):
-        raise TypeError(f"{introspector!r} is no introspector: an object with name, record and observe() is")
-    if not isinstance(name, str) or not all(name.split(".")):
-        raise ValueError(f"the name of {introspector!r} must be a text without blank parts, not {name!r}")
-    if not isinstance(record, type):
-        raise TypeError(f"the record of introspector {name} must be a class, not {record!r}")

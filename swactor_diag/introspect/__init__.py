@@ -18,6 +18,7 @@ from swactor_diag.introspect._base import (
     Observe,
     Observed,
     Stepwise,
+    checked_name,
 )
 from swactor_diag.introspect._linux_proc import LinuxProc, kernel_units
 from swactor_diag.introspect._native_proc import native_proc
@@ -59,6 +60,7 @@ __all__ = [
     "Tried",
     "WatchedProcess",
     "WatchesProcesses",
+    "checked_name",
     "kernel_units",
     "native_proc",
 ]

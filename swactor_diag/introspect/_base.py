@@ -74,6 +74,23 @@ class Introspector(Protocol[R_co]):
         ...
 
 
+def checked_name(introspector: object) -> str:
+    """Return the name, and refuse at once what would fail at each snapshot, and could not say why.
+
+    Raises:
+        TypeError: it is no object with the members of an `Introspector`.
+        ValueError: its name is none.
+    """
+    name, record = getattr(introspector, "name", None), getattr(introspector, "record", None)
+    if isinstance(introspector, type) or not callable(getattr(introspector, "observe", None)):
+        raise TypeError(f"{introspector!r} is no introspector: an object with name, record and observe() is")
+    if not isinstance(name, str) or not all(name.split(".")):
+        raise ValueError(f"the name of {introspector!r} must be a text without blank parts, not {name!r}")
+    if not isinstance(record, type):
+        raise TypeError(f"the record of introspector {name} must be a class, not {record!r}")
+    return name
+
+
 @runtime_checkable
 class EventSource(Protocol):
     """An introspector that knows moments, too: what it learns of while observing is emitted."""
