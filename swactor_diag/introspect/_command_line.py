@@ -20,7 +20,7 @@ _SHORT = r"(?:(?:(?<![a-z])(?<!no-)(?:auth|bearer|creds?|jwt|otp|psk|pw)|(?<=[-_
 """Only as the end of a name: ``--auth-mode`` is no secret, nor is ``PWD``, where a shell is."""
 _SENSITIVE = rf"(?:{_LONG}|{_SHORT})"
 _NAME = rf"[\w.-]{{0,64}}?{_SENSITIVE}[\w.-]{{0,64}}"
-_ASSIGNED = re.compile(rf"(?i)(-*{_NAME})=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(rf"(?i)(-*+{_NAME})=(.*)", re.DOTALL)
 _FLAG = re.compile(rf"(?i)--?{_NAME}")
 _OPTION = r"(?:--?|-[a-z]|--[a-z]+(?:-[a-z]+)*(?:=\S*)?)"
 """What follows a sensitive flag and looks so is the next flag; with anything else it is a value."""
