@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from swactor.abc import Cancellable, Loop
-from swactor_process.spawner import WIDE_PIPE_BYTES, WriteDone, WriteOutcome
+from swactor_process.spawner import STDIN_WRITES_MAX, WIDE_PIPE_BYTES, WriteDone, WriteOutcome
 
 READ_BYTES = 65_536
 """What one read brings at most, and what pipes hold. One read, then the other children have their turn.
@@ -173,6 +173,7 @@ class PipeWriter:
     """Writes to a pipe as fast as the other side reads.
 
     A write is refused while ``limit_bytes`` or more are queued: at most one write, of any size, lies above.
+    So it is while `STDIN_WRITES_MAX` are.
     """
 
     def __init__(self, loop: Loop, descriptor: int, *, limit_bytes: int) -> None:
@@ -197,7 +198,7 @@ class PipeWriter:
             done(WriteOutcome.CHILD_GONE, len(data))
         elif self._descriptor is None or self._closing:
             done(WriteOutcome.STDIN_CLOSED, len(data))
-        elif self._queue and self._queued_bytes >= self._limit:
+        elif self._queue and (self._queued_bytes >= self._limit or len(self._queue) >= STDIN_WRITES_MAX):
             done(WriteOutcome.BUFFER_FULL, len(data))
         else:
             self._queue.append((memoryview(data), done))

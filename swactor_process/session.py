@@ -29,7 +29,7 @@ from swactor_process._readiness import ReadinessWatch
 from swactor_process._signals import KILL
 from swactor_process._stopping import Stopping
 from swactor_process._streams import StreamEffect, StreamReader
-from swactor_process.spawner import ExitStatus, SpawnError, SpawnRole, WriteOutcome
+from swactor_process.spawner import STDIN_WRITES_MAX, ExitStatus, SpawnError, SpawnRole, WriteOutcome
 from swactor_process.spec import STREAMS, ProcessSpec, Stream
 from swactor_process.transitions import TIMER_INPUTS, TRANSITIONS, Input, State
 
@@ -169,7 +169,8 @@ class Session:
         if not self._accepts(Input.STDIN_ASKED):
             return [AnswerWrite(ticket, WriteOutcome.CHILD_GONE)]
         if self.state in BEFORE_THE_START:
-            if self._queued_bytes and self._queued_bytes >= self._spec.stdin_buffer_bytes:
+            is_full = self._queued_bytes and self._queued_bytes >= self._spec.stdin_buffer_bytes
+            if is_full or len(self._queued) >= STDIN_WRITES_MAX:
                 return [AnswerWrite(ticket, WriteOutcome.BUFFER_FULL)]
             self._queued_bytes += len(data)
         return self._now_or_queued(WriteChild(data, ticket))

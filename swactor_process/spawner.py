@@ -17,6 +17,8 @@ from swactor_process.spec import ProcessSpec, Stream
 
 WIDE_PIPE_BYTES = 262_144
 """What a pipe that a child speaks through holds at most, unless somebody else enlarges it."""
+STDIN_WRITES_MAX = 16_384
+"""Writes that may wait, however short: each takes some 200 bytes besides its own."""
 
 
 class OomEvidence(Struct, frozen=True):

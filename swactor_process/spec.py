@@ -233,8 +233,8 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
 
     ``mailbox_bytes`` of output lie in the owner's mailbox at most, and one line or chunk; above that it
     counts as full. With `WhenFull.PAUSE`, ``backlog_bytes`` more may wait before no more is read. Each line
-    or chunk counts 128 bytes more than it has. A ``guarded`` child's group is killed when this node dies
-    without stopping it.
+    or chunk counts 128 bytes more than it has. ``stdin_buffer_bytes`` may wait to be written, and one write;
+    16,384 writes at most. A ``guarded`` child's group is killed when this node dies without stopping it.
     """
 
     program: str
@@ -257,6 +257,10 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     limits: Limits | None = None
     cgroup: Cgroup | None = None
     start_timeout_s: float | None = None
+
+    def __repr__(self) -> str:
+        """Say which program it is; arguments and environment may hold secrets, and this goes to logs."""
+        return f"ProcessSpec(program={self.program!r}, label={self.label!r})"
 
     def __post_init__(self) -> None:
         """Check every input before the kernel or the standard library sees it."""

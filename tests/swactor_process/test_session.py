@@ -30,6 +30,7 @@ from swactor_process._effects import (
     WriteChild,
 )
 from swactor_process.session import RETRY_DELAYS_S, Session
+from swactor_process.spawner import STDIN_WRITES_MAX
 from swactor_process.transitions import State
 
 E = TypeVar("E", bound=Effect)
@@ -195,6 +196,15 @@ def test_commands_before_the_start_wait_for_it_in_order() -> None:
     session.on_close_stdin_asked()
 
     assert session.on_spawned(0.0)[1:] == [WriteChild(b"abc", 1), SignalGroup(10), CloseChildStdin()]
+
+
+def test_writes_before_the_start_are_bounded_in_number_however_short() -> None:
+    session = Session(ProcessSpec(program="p", label="l"))
+    session.start()
+    answers = [session.on_write_asked(b"", ticket) for ticket in range(STDIN_WRITES_MAX + 1)]
+
+    assert answers[:-1] == [[]] * STDIN_WRITES_MAX
+    assert answers[-1] == [AnswerWrite(STDIN_WRITES_MAX, WriteOutcome.BUFFER_FULL)]
 
 
 def test_fc_011_output_after_the_exit_comes_before_the_last_word() -> None:

@@ -198,3 +198,9 @@ def test_only_bytes_that_cannot_change_are_written(data: Any) -> None:
 def test_a_pattern_that_cannot_be_compiled_is_refused_however_that_shows(pattern: Any) -> None:
     with pytest.raises(InvalidSpecError, match=r"readiness\.pattern: a regular expression"):
         ReadyOnLine(pattern)
+
+
+def test_what_is_said_of_a_spec_has_no_secrets() -> None:
+    spec = ProcessSpec(program="sh", label="worker", args=("--token", "hunter2"), env={"PASSWORD": "hunter2"})
+
+    assert repr(spec) == "ProcessSpec(program='sh', label='worker')"

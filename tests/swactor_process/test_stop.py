@@ -22,6 +22,7 @@ from swactor_process import (
     Stop,
     WriteOutcome,
     WriteStdin,
+    _pipes,
 )
 
 from .conftest import Node, eventually, is_alive, sh
@@ -215,6 +216,21 @@ async def test_a_write_above_the_bound_is_refused_and_costs_nothing_else(node: N
 
     owned.process.tell(WriteStdin(bytes(200_000)))
     outcome = await owned.process.ask(WriteStdin(b"more"))
+
+    assert outcome is WriteOutcome.BUFFER_FULL
+    await owned.process.ask(Stop())
+
+
+async def test_short_writes_to_a_child_that_does_not_read_are_bounded_in_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pipes, "STDIN_WRITES_MAX", 10)
+    owned = await node.start(sh("read go; exec cat"))
+
+    owned.process.tell(WriteStdin(bytes(200_000)))
+    for _ in range(9):
+        owned.process.tell(WriteStdin(b""))
+    outcome = await owned.process.ask(WriteStdin(b""))
 
     assert outcome is WriteOutcome.BUFFER_FULL
     await owned.process.ask(Stop())

@@ -228,7 +228,7 @@ async def test_over_tls_a_client_that_reads_slowly_but_steadily_is_not_cut(
     def read_steadily() -> None:
         with reader, contextlib.suppress(OSError):
             while not is_enough.wait(0.01):
-                reader.recv(1_000)
+                reader.recv(2_000)
 
     reading = asyncio.create_task(asyncio.to_thread(read_steadily))
     frame = bytes([FrameType.DATAGRAM_TO]) + ATTACKER + bytes(1_200)
