@@ -45,6 +45,8 @@ class Output(io.TextIOBase):
 
     def flush(self) -> None:
         """Write what waits, or lose it."""
+        if self._stream.closed:
+            return  # collected after it: from Python 3.13 on that would be an error that nobody can handle
         try:
             self._stream.flush()
         except OSError:
