@@ -137,5 +137,6 @@ async def _first_of(
             raise failures[0]
         return connected.pop(0)
     finally:
-        for other in connected:  # two at the same moment, or nobody waits any more
-            await other.aclose()
+        with anyio.CancelScope(shield=True):  # all of them, also while we are cancelled
+            for other in connected:  # two at the same moment, or nobody waits any more
+                await other.aclose()

@@ -11,6 +11,7 @@ from email.utils import formatdate
 from typing import Any
 
 import anyio
+import httpcore
 import msgspec
 import pytest
 from aiohttp import web
@@ -297,6 +298,37 @@ async def test_an_address_that_is_silent_does_not_hold_up_the_next(server: Serve
             await sink.post(record())
         await sink.close()
     assert len(server.requests) == 1
+
+
+async def test_a_post_that_is_cancelled_leaves_none_of_two_connections_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[httpcore.AsyncNetworkStream] = []
+    both = anyio.Event()
+    connect = httpcore.AnyIOBackend.connect_tcp
+
+    async def connect_together(
+        self: httpcore.AnyIOBackend, host: str, **where: Any
+    ) -> httpcore.AsyncNetworkStream:
+        with anyio.CancelScope(shield=True):
+            stream = await connect(self, host, **where)
+            opened.append(stream)
+            if len(opened) == 2:
+                posting.cancel()
+                both.set()
+            await both.wait()
+        return stream
+
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_together)
+    url = server.url.replace("127.0.0.1", "collector.test")
+    sink = HttpSink(url, resolver=Addresses("127.0.0.1", "127.0.0.1"))
+    with anyio.CancelScope() as posting:
+        await sink.post(record())
+    await sink.close()
+    assert posting.cancelled_caught
+    for stream in opened:
+        with pytest.raises(httpcore.ReadError):
+            await stream.read(1, timeout=1)
 
 
 async def test_a_name_without_address_is_worth_another_try() -> None:
