@@ -42,6 +42,8 @@ _PASSWORD_FLAGS = {"sshpass": "-p", "redis-cli": "-a"} | dict.fromkeys(
     ("mysql", "mysqldump", "mariadb"), "-p"
 )
 """Programs that take a password by a flag without a name."""
+_PROGRAM = re.compile(r"(?:(?:[^-].*)?/s?bin/|\./|s?bin/)?[\w-]+", re.DOTALL)
+"""Behind the first argument, not every path that ends in such a name: ``/var/lib/mysql`` is a folder."""
 _WORD = rf"(?:(?:bearer|basic|token)\s+)?((?:{_QUOTED}|\\.|[^\s\"'\\&;])+)"
 _SECRETS_INSIDE = (
     re.compile(rf"(?i)({_INSIDE}\\*[\"']\s*:\s*)(\\*{_QUOTED}|[\[{{].*|[^\s\"',}}\]]+)"),
@@ -52,7 +54,7 @@ _SECRETS_INSIDE = (
     re.compile(rf"(?i)((?<![\w-])--?{_NAME}\s+)(?!{_OPTION}(?:[\s\"'&;]|$)){_WORD}"),
     re.compile(rf"(?i)((?<![\w-])(?:{_PAIR_FLAG})[=\s]*[\"']?[^\s:/\"'-][^\s:/\"']{{0,64}}:){_BEHIND_COLON}"),
     re.compile(
-        r"((?<![\w-])(?:sshpass\s+-p|redis-cli\s[^|;&]{0,99}?(?<!\S)-a"
+        r"((?:(?<![\w/.-])|(?<=bin/)|(?<=\./))(?:sshpass\s+-p|redis-cli\s[^|;&]{0,99}?(?<!\S)-a"
         r"|(?:mysql|mysqldump|mariadb)\s[^|;&]{0,99}?(?<!\S)-p)\s*)([^\s\"'&;]+)"
     ),
     re.compile(r"(?i)([?&](?:key|sig|signature|x-(?:amz|goog)-signature)=)([^\s&#]+)"),
@@ -108,11 +110,12 @@ def may_be_secret(name: str) -> bool:
 def _masked(arguments: Iterable[str]) -> Iterator[str]:
     """Yield each argument as it may be shown; one behind a sensitive flag is its value."""
     flag = before = password_flag = ""
-    for argument in arguments:
+    for at, argument in enumerate(arguments):
         text = _one_line(argument[:ARGUMENT_CHARS_MAX])
         pair = _PAIR.fullmatch(text) if _USER_FLAG.fullmatch(before) else None
         before = text
-        password_flag = _PASSWORD_FLAGS.get(text.rpartition("/")[2], password_flag)
+        if not at or _PROGRAM.fullmatch(text):
+            password_flag = _PASSWORD_FLAGS.get(text.rpartition("/")[2], password_flag)
         if flag and not _NEXT_FLAG.fullmatch(text):
             yield _mask_value(flag, text)
             flag = ""

@@ -102,6 +102,12 @@ from swactor_diag.introspect._command_line import readable_command, split_cmdlin
             "sh -c mysql -h h -p*** db && sshpass -p *** ssh x",
         ),
         (("mkdir", "-p", "mysql-data", "run", "-print"), None),
+        (("find", "/var/lib/mysql", "-print"), None),
+        (("gcc", "-I/usr/include/mysql", "-pthread", "-I/opt/bin/mysql", "-pipe"), None),
+        (("sh", "-c", "find /var/lib/mysql -print; cc -I/usr/include/mysql -pthread"), None),
+        (("sh", "-c", "/usr/bin/mysql -pabc; ./mysql -pabc"), "sh -c /usr/bin/mysql -p***; ./mysql -p***"),
+        (("/opt/db/mysql", "-pabc"), "/opt/db/mysql -p***"),
+        (("env", "./mysql", "-pabc"), "env ./mysql -p***"),
         (
             ("run", "--encryption-key", "abc", "--psk=abc", "--pw", "abc"),
             "run --encryption-key *** --psk=*** --pw ***",
