@@ -84,7 +84,7 @@ class _Progress:
         peer = self._transport.get_extra_info("socket")
         acknowledged = b""
         if peer is not None and _TCP_INFO is not None:
-            with contextlib.suppress(OSError):  # it is closed
+            with contextlib.suppress(OSError, ValueError):  # it is closed; the latter by uvloop
                 info = peer.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED.stop)
                 acknowledged = info[_BYTES_ACKED]
         return self._transport.get_write_buffer_size(), acknowledged

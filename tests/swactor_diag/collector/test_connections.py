@@ -8,17 +8,19 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import msgspec
 import pytest
+import uvloop
 from aiohttp import web
 from yarl import URL
 
 from swactor_diag.collector.config import CollectorConfig
-from swactor_diag.collector.connections import Connections
+from swactor_diag.collector.connections import Connections, send
 from swactor_diag.collector.server import CollectorServer
 
 from .conftest import CollectorProcess, Processes, until
@@ -184,6 +186,35 @@ async def test_a_bundle_that_is_read_slowly_arrives_whole(
         assert head.startswith(b"HTTP/1.1 200 ")
         assert await read_slowly(reader, 7_500_000, within_s=5) == 7_500_000
         assert (await ended(reader, writer)).endswith(b"0\r\n\r\n")  # the last chunk
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_reader_that_has_gone_is_given_up_whatever_waits_for_it(
+    run: Callable[[Awaitable[None]], None],
+) -> None:
+    async def check() -> None:
+        ended = asyncio.Event()
+
+        async def answer(request: web.BaseRequest) -> web.Response:
+            writer.close()
+            with pytest.raises(ConnectionAbortedError):
+                await send(cast("web.Request", request), never(), within_s=0.1)
+            ended.set()
+            return web.Response()
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        http, connections = web.Server(answer), Connections(count_max=0, idle_s=WAIT_S)
+        listener = await asyncio.get_running_loop().create_server(
+            lambda: connections.guarded(http()), "127.0.0.1", 0
+        )
+        _, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: c\r\n\r\n")
+        await asyncio.wait_for(ended.wait(), WAIT_S)
+        listener.close()
+
+    run(check())
 
 
 async def read_slowly(reader: asyncio.StreamReader, size: int, *, within_s: float) -> int:
