@@ -52,8 +52,6 @@ BUDGET = RestartBudget(restarts_max=8, period_s=300.0)
 """With `BACKOFF`: nine attempts within a minute, then it is given up."""
 SLOW_RETRY_S = 300.0
 SHUTDOWN_GRACE_S = 5.0
-SWEEP_MIN = 64
-"""Answered asks that may lie among those that wait before they are swept out."""
 
 log = logging.getLogger("swactor.process")
 
@@ -143,7 +141,7 @@ class KeptProcess(Actor[KeptMessage]):
         self._process: ActorRef[Any] | None = None
         self._last: ProcessExited | SpawnFailed | None = None
         self._owed: list[tuple[ProcessCommand, Reply[Any]]] = []
-        self._sweep_at = SWEEP_MIN
+        self._sweep_at = 1
         self._started_s = 0.0
         self._restarts_s: deque[float] = deque()  # the moments of those within the period
         self._is_slow = False
@@ -181,7 +179,7 @@ class KeptProcess(Actor[KeptMessage]):
         if reply is not None:
             if len(self._owed) >= self._sweep_at:  # one that waits long must not keep all that came after it
                 self._owed = [owed for owed in self._owed if not owed[1].done]
-                self._sweep_at = 2 * len(self._owed) + SWEEP_MIN
+                self._sweep_at = 2 * len(self._owed) + 1  # no more than that: a write has bytes
             self._owed.append((command, reply))
         try:
             process.tell(Forwarded(command, reply))
@@ -207,7 +205,7 @@ class KeptProcess(Actor[KeptMessage]):
         last = down.reason.value
         self._last = last if isinstance(last, ProcessExited | SpawnFailed) else None
         # What came when it had just ended, it has answered no more.
-        owed, self._owed = self._owed, []
+        owed, self._owed, self._sweep_at = self._owed, [], 1
         for command, reply in owed:
             self._answer(ctx, command, reply)
         if not self._wants_restart(down.reason):

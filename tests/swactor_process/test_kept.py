@@ -315,7 +315,7 @@ async def test_what_is_answered_is_not_kept_because_something_before_it_waits() 
             kept.child.tell(Stop(grace_s=0.0))
             await clock.settle()
 
-    assert left < 300
+    assert left < 10
 
 
 async def test_stopping_the_child_stops_its_process_for_good(node: Node) -> None:
