@@ -10,6 +10,7 @@ import enum
 import ipaddress
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -261,6 +262,10 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Say which program it is; arguments and environment may hold secrets, and this goes to logs."""
         return f"ProcessSpec(program={self.program!r}, label={self.label!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Say no more where rich shows it, as in the tracebacks of a typer program."""
+        return [("program", self.program), ("label", self.label)]
 
     def __post_init__(self) -> None:
         """Check every input before the kernel or the standard library sees it."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from swactor_process import (
     Chunks,
@@ -204,3 +205,4 @@ def test_what_is_said_of_a_spec_has_no_secrets() -> None:
     spec = ProcessSpec(program="sh", label="worker", args=("--token", "hunter2"), env={"PASSWORD": "hunter2"})
 
     assert repr(spec) == "ProcessSpec(program='sh', label='worker')"
+    assert pretty_repr(spec) == repr(spec)  # rich asks structs for their fields by itself
