@@ -18,7 +18,7 @@ from swactor_process.spec import ProcessSpec, Stream
 WIDE_PIPE_BYTES = 262_144
 """What a pipe that a child speaks through holds at most, unless somebody else enlarges it."""
 STDIN_WRITES_MAX = 16_384
-"""Writes that may wait, however short: each takes some 200 bytes besides its own."""
+"""Writes that may wait, however short: each takes some 750 bytes besides its own, all of them 12 MB."""
 
 
 class OomEvidence(Struct, frozen=True):
