@@ -18,6 +18,8 @@ ADDRESS_SPACE_BYTES_MIN = 1_048_576
 """About what the C library and the stack take of a program that does nothing."""
 STACK_BYTES_MIN = 16_384
 """About what the dynamic loader uses before the program begins."""
+CPU_S_MIN = 1
+"""With 0 the kernel kills what runs when its clock ticks next, in three starts about one."""
 
 CPUS_MIN, CPUS_MAX = 0.01, 10_000
 """The kernel allots at least 1 ms in each period of 100 ms."""
@@ -27,8 +29,9 @@ _LEAST = {
     "open_files": OPEN_FILES_MIN,
     "address_space_bytes": ADDRESS_SPACE_BYTES_MIN,
     "stack_bytes": STACK_BYTES_MIN,
+    "cpu_s": CPU_S_MIN,
 }
-"""With less no usual program comes to its first instruction: it would seem to have failed by itself."""
+"""With less no usual program is sure to come to its first instruction: it would seem to fail by itself."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -53,7 +56,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     core_bytes: int | None = None
     """Of a core dump (``RLIMIT_CORE``)."""
     cpu_s: int | None = None
-    """Processor time of each process (``RLIMIT_CPU``), after which the kernel kills it."""
+    """Processor time of each process (``RLIMIT_CPU``), after which the kernel kills it; 1 at least."""
     nice: int | None = None
     """-20 (gets its way) to 19 (yields to all); less than this node's needs privileges."""
 

@@ -262,6 +262,7 @@ def real_cgroup() -> Iterator[Path]:
         (lambda: Limits(address_space_bytes=2**20 - 1), r"limits\.address_space_bytes: .* 1048576 to "),
         (lambda: Limits(stack_bytes=8_192), r"limits\.stack_bytes: .* 16384 to "),
         (lambda: Limits(processes=-1), r"limits\.processes: .* 0 to "),
+        (lambda: Limits(cpu_s=0), r"limits\.cpu_s: .* 1 to "),
         (lambda: Limits(cpu_s=2**63), r"limits\.cpu_s"),
         (lambda: Limits(nice=20), r"limits\.nice"),
         (lambda: Cgroup(memory_max_bytes=0), r"cgroup\.memory_max_bytes"),
