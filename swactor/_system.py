@@ -223,7 +223,7 @@ class ActorSystem:
             ValueError: ``grace_s`` is no number.
         """
         check_seconds("grace_s", grace_s)
-        cell = ref.cell if isinstance(ref, LocalRef) else self._cell_of(ref)
+        cell = self._cell_of(ref)
         if drain:
             cell.drain(grace_s)
         else:

@@ -1,5 +1,6 @@
 """How a life ends: completed or stopped, with ``on_stop``; what becomes of messages that are left over."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -8,6 +9,8 @@ import pytest
 from swactor import (
     Actor,
     ActorDeadError,
+    ActorRef,
+    ActorSystem,
     Context,
     DeadLetters,
     ExitKind,
@@ -16,6 +19,7 @@ from swactor import (
 
 from .conftest import (
     ASYNC,
+    SYNC,
     Kind,
     Seen,
     World,
@@ -189,6 +193,26 @@ async def test_who_gives_up_waiting_for_an_end_hurts_neither_the_actor_nor_other
             assert await world.result(ref.ask("alive")) == "alive"
             await world.result(system.stop_actor(ref))
     assert len(reasons) == 1
+
+
+async def stop(system: ActorSystem, ref: ActorRef[Any]) -> None:
+    await system.stop_actor(ref)
+
+
+async def wait(system: ActorSystem, ref: ActorRef[Any]) -> None:
+    await system.wait_stopped(ref)
+
+
+@pytest.mark.parametrize("end", [stop, wait])
+async def test_an_actor_of_another_system_is_neither_stopped_nor_waited_for(
+    world: World, end: Callable[[ActorSystem, ActorRef[Any]], Awaitable[None]]
+) -> None:
+    """The other system may be on another thread."""
+    async with world.system() as one, world.system() as other:
+        stranger = await other.spawn(SYNC(echo))
+        with pytest.raises(TypeError, match="not an actor of this system"):
+            await world.result(end(one, stranger))
+        assert await world.result(stranger.ask("still there")) == "still there"
 
 
 # -- on_stop -------------------------------------------------------------------------------------------------
