@@ -34,9 +34,9 @@ class RemoteHandlerError(SwactorError):
 class RemoteRef(ActorRef[M_contra]):
     """An actor of one life of another node.
 
-    Messages are encoded at once, so that what cannot cross raises here (`UnknownMessageTypeError`). They
-    arrive in order and at most once; after a lost link some may be missing. When the outbox of the node is
-    full, ``tell`` raises `MailboxFullError`.
+    Messages are encoded at once, so that what cannot cross raises here (`UnknownMessageTypeError`,
+    `MessageTooLargeError`). They arrive in order and at most once; after a lost link some may be missing.
+    When the outbox of the node is full, ``tell`` raises `MailboxFullError`.
     """
 
     __slots__ = ("_router", "address")
@@ -68,7 +68,8 @@ class RemoteRef(ActorRef[M_contra]):
             LinkLostError: the link was lost; whether the message was handled is not known.
             RemoteHandlerError: the handler raised, or the mailbox there was full.
             MailboxFullError: the outbox of the node is full.
-            UnknownMessageTypeError: the message cannot cross.
+            UnknownMessageTypeError: the message is of no type that can cross, or holds what cannot.
+            MessageTooLargeError: it does not fit into a frame.
             ValueError: ``timeout_s`` is no number.
         """
         return await self._router.ask(self.address, message, timeout_s=timeout_s)
