@@ -3,6 +3,7 @@
 Owns: how it looks. Not here: what it says (``swactor_diag.postproc``).
 """
 
+from rich.box import SIMPLE
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Markdown, TableElement
 from rich.table import Table
@@ -22,6 +23,8 @@ class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
             if isinstance(table, Table):
+                table.box = SIMPLE  # this and the next: versions of Rich differ in it
+                table.pad_edge, table.collapse_padding = False, True
                 table.show_edge = False
                 _fit(table, options.max_width)
             yield table

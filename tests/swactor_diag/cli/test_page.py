@@ -6,7 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import rich.markdown
+from rich.box import SIMPLE_HEAVY
 from rich.console import Console
+from rich.table import Table
 
 from swactor_diag.cli.page import THEME, Page
 
@@ -39,6 +42,15 @@ def test_at_80_columns_no_word_is_broken() -> None:
     nodes = summary[summary.index("## Nodes") : summary.index("## First peer")]
     words = {word for word in nodes.split() if word.isalnum()}
     assert words - set(shown(nodes, 80).split()) == set()
+
+
+def test_tables_look_the_same_with_an_older_rich_that_makes_other_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    summary = SUMMARY.read_text(encoding="utf-8")
+    today = shown(summary, 80)
+    monkeypatch.setattr(rich.markdown, "Table", lambda **_: Table(box=SIMPLE_HEAVY))
+    assert shown(summary, 80) == today
 
 
 def test_no_text_has_a_background_that_a_light_terminal_would_show() -> None:
