@@ -227,7 +227,7 @@ def load_named(path: str, *, file: str, field: str) -> Callable[..., Any]:
     module_name, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except Exception as exc:  # importing it runs what somebody else wrote
+    except (Exception, SystemExit) as exc:  # importing it runs what somebody else wrote
         raise ScenarioError(file, field, f"{path} cannot be loaded: {type(exc).__name__}: {exc}") from exc
     if not callable(found):
         raise ScenarioError(file, field, f"{path} is not a function")
