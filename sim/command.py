@@ -54,7 +54,8 @@ def run(
     started_s = time.perf_counter()
     try:
         loaded = scenario.load(file)
-        with _kept_log() as logged:
+        folder = out or Path("runs") / f"{loaded.name}-{seed}"
+        with _log_kept_in(folder / "nodes.log"):
             bundle, virtual_ns = world.simulate(loaded, seed=seed, file=str(file))
     except ScenarioError as exc:
         raise CommandError(str(exc), status=Exit.WRONG_INPUT) from exc
@@ -67,10 +68,7 @@ def run(
     for node in bundle.facts.nodes:
         if node.state == NodeState.FAILED:
             say(f"failed    {node.name}: {node.failure}")
-    folder = out or Path("runs") / f"{loaded.name}-{seed}"
     _write(folder / "bundle.tar.gz", bundle.archive)
-    if logged:
-        _write(folder / "nodes.log", "".join(f"{line}\n" for line in logged).encode())
     if summary:
         from swactor_diag.postproc import load  # late too
         from swactor_diag.postproc import summary as page
@@ -89,14 +87,17 @@ class _Keeper(logging.Handler):
 
 
 @contextmanager
-def _kept_log() -> Iterator[deque[str]]:
-    """Keep what simulated nodes log: a real one's goes to its own standard error, and not to a person's."""
+def _log_kept_in(target: Path) -> Iterator[None]:
+    """Keep what simulated nodes log, however the run ends: a real one's goes to its own standard error."""
     keeper = _Keeper()
     logging.getLogger().addHandler(keeper)
     try:
-        yield keeper.lines
+        yield
     finally:
         logging.getLogger().removeHandler(keeper)
+        if keeper.lines or target.exists():  # an earlier run's is not this one's
+            text = "".join(f"{line}\n" for line in keeper.lines)
+            _write(target, text.encode(errors="backslashreplace"))
 
 
 def _write(target: Path, data: bytes) -> None:

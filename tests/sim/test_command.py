@@ -68,21 +68,37 @@ def test_a_node_that_fails_is_told(apps: Path, tmp_path: Path) -> None:
     assert re.search(r"failed    [\w-]+: TypeError: ", result.output)
 
 
-def test_what_nodes_log_goes_to_a_file(apps: Path, tmp_path: Path) -> None:
-    logs = tmp_path / "logs_a_warning.py"
-    logs.write_text(
-        "import logging\n\n\nasync def boot(ports, config):\n    logging.getLogger('app').warning('odd')\n",
+def test_what_nodes_log_goes_to_a_file(tmp_path: Path) -> None:
+    ended = run_with_boot("logging.getLogger('app').warning('odd')", tmp_path)
+    assert (ended.returncode, "odd\n" in ended.stderr) == (0, False)
+    assert (tmp_path / "out" / "nodes.log").read_text(encoding="utf-8") == "odd\n"
+
+
+def test_what_nodes_logged_before_a_run_broke_down_is_kept(tmp_path: Path) -> None:
+    fails = "asyncio.get_running_loop().call_soon(lambda: 1 / 0)"
+    ended = run_with_boot(f"logging.getLogger('app').warning('odd \\udcff'); {fails}", tmp_path)
+    assert (ended.returncode, "nobody caught ZeroDivisionError" in ended.stderr) == (1, True)
+    assert (tmp_path / "out" / "nodes.log").read_text(encoding="utf-8").startswith("odd \\udcff\n")
+
+
+def test_the_log_of_an_earlier_run_is_not_taken_for_that_of_a_later_one(tmp_path: Path) -> None:
+    run_with_boot("logging.getLogger('app').warning('odd')", tmp_path)
+    run_with_boot("pass", tmp_path)
+    assert (tmp_path / "out" / "nodes.log").read_text(encoding="utf-8") == ""
+
+
+def run_with_boot(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a scenario as a program, with this in the boot function of its only node."""
+    (folder / "own_boot.py").write_text(
+        f"import asyncio, logging\n\n\nasync def boot(ports, config):\n    {body}\n", encoding="utf-8"
+    )
+    scenario = folder / "one.toml"
+    scenario.write_text(
+        'name = "one"\nduration_s = 5\n[[node]]\nname = "own"\nrole = "own"\nboot = "own_boot:boot"\n',
         encoding="utf-8",
     )
-    scenario = tmp_path / "odd.toml"
-    good = (apps / "small.toml").read_text(encoding="utf-8")
-    scenario.write_text(
-        re.sub(r"(boot = \")[^\"]*", r"\1logs_a_warning:boot", good, count=1), encoding="utf-8"
+    program = [sys.executable, "-m", "sim", "run", str(scenario), "--out", str(folder / "out")]
+    path = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+    return subprocess.run(
+        program, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
     )
-    program = [sys.executable, "-m", "sim", "run", str(scenario), "--out", str(tmp_path / "out")]
-    path = os.pathsep.join([str(tmp_path), str(apps), str(Path(__file__).parents[2])])
-    ended = subprocess.run(
-        program, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
-    )
-    assert "odd" not in ended.stderr.replace(str(tmp_path), "")
-    assert "odd\n" in (tmp_path / "out" / "nodes.log").read_text(encoding="utf-8")
