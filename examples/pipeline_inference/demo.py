@@ -189,6 +189,7 @@ class Demo:
         return outcome
 
     async def _stop_collector(self, launcher: ActorRef[LauncherMessage]) -> None:
+        self._output.on_lost = lambda: None  # the run is over, and the launcher ends with this
         with suppress(SwactorError):  # leaving the system ends it in any case
             await launcher.ask(StopCollector(), timeout_s=30.0)
 

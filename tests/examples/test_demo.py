@@ -21,10 +21,13 @@ from queue import Empty, Queue
 from time import monotonic
 from typing import Any
 
+import anyio
 import psutil
 import pytest
 from msgspec import structs
 
+from examples.pipeline_inference.demo import Demo, DemoOptions
+from examples.pipeline_inference.output import Output
 from sim.scenario import load
 from sim.world import simulate
 from swactor_diag.postproc.load import Run, load_run
@@ -425,6 +428,33 @@ def test_it_ends_in_order_with_its_bundle_when_nobody_reads_its_output_any_more(
     assert demo.wait() == 1
     assert {"orchestrator", "stage-0", "stage-1", "stage-2"} <= {node.label for node in demo.bundle().nodes}
     assert_nothing_is_left(demo)
+
+
+class GoneAtTheSummary(io.StringIO):
+    """A terminal that closes as the summary comes."""
+
+    descriptor: int
+
+    def write(self, text: str, /) -> int:
+        if "Workers" in text:
+            raise BrokenPipeError
+        return super().write(text)
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+
+@pytest.mark.timeout(90)
+def test_output_that_is_lost_when_the_run_is_over_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = DemoOptions(prompts=("Tell me a story.",), stage_count=1, tokens_max=3, out=tmp_path)
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        stream = GoneAtTheSummary()
+        stream.descriptor = nowhere.fileno()
+        assert anyio.run(Demo(options, Output(stream)).run) == 0
+    assert "Answered" in stream.getvalue()
+    assert "dead letter" not in caplog.text
 
 
 @pytest.mark.timeout(90)
