@@ -40,6 +40,7 @@ from examples.pipeline_inference.launcher import (
 from examples.pipeline_inference.model.config import GREEDY, ModelName, Sampling
 from examples.pipeline_inference.node import NodeFile, OrchestratorConfig, RunConfig, StageConfig
 from examples.pipeline_inference.output import Output
+from examples.pipeline_inference.requests import UNDER_WAY_MAX
 from examples.pipeline_inference.screen import Screen
 from examples.pipeline_inference.stage import stage_name
 from swactor import ActorRef, ActorSystem, SwactorError, SystemClock, SystemRandom
@@ -111,7 +112,7 @@ class DemoOptions:
     @property
     def run_timeout_s(self) -> float:
         """How long the run may take if every answer takes its time."""
-        rounds = -(-len(self.prompts) // self.parallel)
+        rounds = -(-len(self.prompts) // min(self.parallel, UNDER_WAY_MAX))
         return self.join_timeout_s + rounds * self.timeout_s + RUN_MARGIN_S
 
 

@@ -29,6 +29,7 @@ from msgspec import structs
 
 from examples.pipeline_inference.demo import Demo, DemoOptions
 from examples.pipeline_inference.output import Output
+from examples.pipeline_inference.requests import UNDER_WAY_MAX
 from sim.scenario import load
 from sim.world import simulate
 from swactor_diag.postproc.load import Run, load_run
@@ -476,6 +477,13 @@ def test_a_killed_collector_leaves_a_bundle_of_what_it_had_stored(start: Callabl
     assert "failed: collector was killed by SIGKILL" in demo.text
     assert {"relay", "stage-0", "stage-1", "stage-2"} <= {node.label for node in demo.bundle().nodes}
     assert_nothing_is_left(demo)
+
+
+@pytest.mark.parametrize("parallel", [1, 3, 64])
+def test_the_limit_of_a_run_leaves_every_answer_its_time(parallel: int, tmp_path: Path) -> None:
+    prompts = 100 * ("Tell me a story.",)
+    options = DemoOptions(prompts, stage_count=3, tokens_max=3, out=tmp_path, parallel=parallel, timeout_s=50)
+    assert options.run_timeout_s > 50 * len(prompts) / min(parallel, UNDER_WAY_MAX)
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_started(tmp_path: Path) -> None:
