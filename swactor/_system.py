@@ -223,7 +223,8 @@ class ActorSystem:
             ValueError: ``grace_s`` is no number.
         """
         check_seconds("grace_s", grace_s)
-        cell = self._cell_of(ref)
+        # Asked here as well: one call more for each stop would be felt.
+        cell = ref.cell if isinstance(ref, LocalRef) and ref.cell.system is self else self._cell_of(ref)
         if drain:
             cell.drain(grace_s)
         else:
