@@ -71,12 +71,8 @@ def is_running(pid: int, start_time: int) -> bool:
 
 def living_members(group: int) -> tuple[int, ...]:
     """Return the processes of ``group`` that are not dead, in ascending order."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
+    if not signal_group(group, 0):
         return ()
-    except PermissionError:
-        pass  # there are some; they run as somebody else
     living = living_processes()
     return (group,) if living is None else tuple(pid for pid, its_group in living if its_group == group)
 
@@ -138,7 +134,11 @@ def kill_groups(groups: dict[int, int | None]) -> None:
     """
     left = set(groups)
     for _ in range(KILL_ROUNDS):
-        left = {group for group in left if is_same_group(group, groups[group]) and kill_group(group)}
+        left = {
+            group
+            for group in left
+            if is_same_group(group, groups[group]) and signal_group(group, signal.SIGKILL)
+        }
         if not left:
             return
         time.sleep(KILL_PAUSE_S)
@@ -147,10 +147,10 @@ def kill_groups(groups: dict[int, int | None]) -> None:
             left &= {group for _, group in living}
 
 
-def kill_group(group: int) -> bool:
-    """Kill the processes of ``group``; return whether there are any, dead ones among them."""
+def signal_group(group: int, number: int) -> bool:
+    """Signal the processes of ``group``, 0 for not at all; return whether there are any, dead ones too."""
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:

@@ -47,6 +47,7 @@ from swactor_process._effects import (
     WriteFile,
 )
 from swactor_process._files import OutputFiles
+from swactor_process._owed import Owed
 from swactor_process._probing import Prober
 from swactor_process._signals import KILL
 from swactor_process._telling import Telling
@@ -98,7 +99,7 @@ class Life:
         self._writes: dict[int, tuple[int, Reply[WriteOutcome] | None]] = {}
         self._tickets = 0
         self._lost_stdin_bytes = 0
-        self._stops: list[Reply[StopResult]] = []
+        self._stops = Owed[StopResult, None]()
         self._spawned_s: float | None = None  # set while the session has yet to hear of the start
         self._exited_at_ms = 0
         self._last: ProcessExited | SpawnFailed | None = None
@@ -154,7 +155,7 @@ class Life:
     def stop(self, stop: Stop, reply: Reply[StopResult] | None) -> None:
         """Stop, and answer with how it ended."""
         if reply is not None:
-            self._stops = [*(waiting for waiting in self._stops if not waiting.done), reply]
+            self._stops.add(reply, None)
         if self._last is not None:
             self._answer_stops(self._last)
             return
@@ -388,6 +389,5 @@ class Life:
         self._settled.set(None)
 
     def _answer_stops(self, result: StopResult) -> None:
-        replies, self._stops = self._stops, []
-        for reply in replies:
+        for reply, _ in self._stops.take():
             reply.send(result)

@@ -37,7 +37,7 @@ def check_text(field: str, text: object) -> None:
 
 def check_count(field: str, number: object, *, least: int, most: int | None = None) -> None:
     """Check that ``number`` is a whole one, ``least`` or more, and ``most`` or less."""
-    if not _is_whole(number) or number < least or (most is not None and number > most):
+    if not is_whole(number) or number < least or (most is not None and number > most):
         from_least = f"at least {least}" if least else "not negative"
         raise InvalidSpecError(
             field, f"a whole number, {from_least if most is None else f'{least} to {most}'}"
@@ -62,9 +62,10 @@ def check_period(field: str, seconds: object) -> None:
         raise InvalidSpecError(field, "a finite number of seconds above 0")
 
 
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)  # True is an int to Python, here a mistake
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether ``value`` is a whole number; True is one to Python, and here a mistake."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return _is_whole(value) or isinstance(value, float)
+    return is_whole(value) or isinstance(value, float)

@@ -5,6 +5,8 @@ Owns: the only look at the system's signal table outside of the files that make 
 
 import signal
 
+from swactor_process._rules import is_whole
+
 TERM = int(signal.SIGTERM)
 KILL = int(signal.SIGKILL)
 CONT = int(signal.SIGCONT)
@@ -16,7 +18,7 @@ HARMLESS = frozenset(
 
 def is_signal(number: object) -> bool:
     """Whether the system has a signal ``number``; 9.0 and True are equal to one, and are none."""
-    return isinstance(number, int) and not isinstance(number, bool) and number in signal.valid_signals()
+    return is_whole(number) and number in signal.valid_signals()
 
 
 def name_of(number: int) -> str:

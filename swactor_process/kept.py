@@ -32,6 +32,7 @@ from swactor import (
 )
 from swactor_process._errors import ProcessError
 from swactor_process._outbox import Outbox
+from swactor_process._owed import Owed
 from swactor_process._rules import check_period
 from swactor_process.driver import Forwarded, ProcessActor, reply_of
 from swactor_process.events import SubprocessGivenUp
@@ -140,8 +141,7 @@ class KeptProcess(Actor[KeptMessage]):
         self._backoff, self._budget, self._slow_retry_s = backoff, budget, slow_retry_s
         self._process: ActorRef[Any] | None = None
         self._last: ProcessExited | SpawnFailed | None = None
-        self._owed: list[tuple[ProcessCommand, Reply[Any]]] = []
-        self._sweep_at = 1
+        self._owed = Owed[Any, ProcessCommand]()
         self._started_s = 0.0
         self._restarts_s: deque[float] = deque()  # the moments of those within the period
         self._is_slow = False
@@ -177,10 +177,7 @@ class KeptProcess(Actor[KeptMessage]):
 
     def _forward(self, process: ActorRef[Any], command: ProcessCommand, reply: Reply[Any] | None) -> None:
         if reply is not None:
-            if len(self._owed) >= self._sweep_at:  # one that waits long must not keep all that came after it
-                self._owed = [owed for owed in self._owed if not owed[1].done]
-                self._sweep_at = 2 * len(self._owed) + 1  # no more than that: a write has bytes
-            self._owed.append((command, reply))
+            self._owed.add(reply, command)
         try:
             process.tell(Forwarded(command, reply))
         except MailboxFullError as error:
@@ -205,8 +202,7 @@ class KeptProcess(Actor[KeptMessage]):
         last = down.reason.value
         self._last = last if isinstance(last, ProcessExited | SpawnFailed) else None
         # What came when it had just ended, it has answered no more.
-        owed, self._owed, self._sweep_at = self._owed, [], 1
-        for command, reply in owed:
+        for reply, command in self._owed.take():
             self._answer(ctx, command, reply)
         if not self._wants_restart(down.reason):
             ctx.stop(self._last)
