@@ -3,7 +3,8 @@
 A byte that nobody could decode is kept by Python as a lone surrogate, which no encoder takes. A record is
 worth more than that byte.
 
-Owns: what stands in its place, in a text and in whatever is made of texts; what is shown of an address. Pure.
+Owns: what stands in its place, in a text and in whatever is made of texts; what is shown of an address, and
+of what has control codes. Pure.
 Not here: what is shown of a command line (``introspect._command_line``).
 """
 
@@ -21,6 +22,13 @@ _BEHIND_PATH = re.compile(r"([?#]).+", re.DOTALL)
 def readable(text: str) -> str:
     """Return ``text`` with U+FFFD in place of each character that cannot be encoded."""
     return _UNDECODABLE.sub("�", text)
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` with every character that cannot be seen as its escape, such as ``\n``."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
 
 
 def readable_url(url: str) -> str:

@@ -28,6 +28,7 @@ from swactor_diag.delivery.sink import (
 )
 from swactor_diag.introspect import Resolver
 from swactor_diag.introspect.sockets import ThreadResolver
+from swactor_diag.readable import printable
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind, SubmitAnswer
 
 POST_TIMEOUT_S = 10.0
@@ -174,8 +175,7 @@ def _judge(status: int, text: bytes, *, retry_after_s: float | None) -> Answer:
 def _one_line(text: bytes) -> str:
     """What the other side said, as it may stand on a terminal: short, and with no control codes."""
     words = " ".join(text[:SAID_LENGTH_MAX].decode("utf-8", "replace").split())
-    shown = [char if char.isprintable() else char.encode("unicode_escape").decode() for char in words]
-    return "".join(shown)[:SAID_LENGTH_MAX]
+    return printable(words)[:SAID_LENGTH_MAX]
 
 
 def _asked_wait_s(headers: httpx.Headers, *, now_s: float) -> float | None:

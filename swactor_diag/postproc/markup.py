@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import UnsetType
 
+from swactor_diag.readable import printable
+
 VALUE_LENGTH_MAX = 300
 ABSENT = "?"
 
@@ -30,15 +32,11 @@ def inert(value: object) -> str:
     text = str(value)
     if len(text) > VALUE_LENGTH_MAX:
         text = f"{text[:VALUE_LENGTH_MAX]}... (+{len(text) - VALUE_LENGTH_MAX} characters)"
-    text = "".join(char if char.isprintable() else _visible(char) for char in text)
+    text = printable(text)
     if _PLAIN.fullmatch(text) and _LINKED.search(text) is None:
         return text
     # A bar ends a table cell even inside a code span, and there is no way to escape it there for all readers.
     return _PUNCTUATION.sub(r"\\\g<0>", text) if "|" in text else _code(text)
-
-
-def _visible(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def _code(text: str) -> str:
