@@ -5,9 +5,10 @@ Not here: what is shown (`screen`, `demo`).
 """
 
 import io
-import os
 from collections.abc import Callable
 from typing import TextIO
+
+from swactor_diag.cli.console import lose
 
 
 class Output(io.TextIOBase):
@@ -53,8 +54,5 @@ class Output(io.TextIOBase):
             self._lose()
 
     def _lose(self) -> None:
-        # What still waits in its buffer would make the interpreter complain at its end.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+        lose(self._stream)
         self.on_lost()

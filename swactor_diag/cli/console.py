@@ -5,9 +5,11 @@ Owns: the exit statuses, the one error a command raises, files as results. Not h
 
 import contextlib
 import enum
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 
 class Exit(enum.IntEnum):
@@ -38,6 +40,16 @@ def put(text: str) -> None:
     """Write one line of data, at once: somebody may be waiting for it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def lose(stream: TextIO) -> None:
+    """Have all that is still written to ``stream`` go nowhere: it cannot be written where it was going.
+
+    Else Python would complain once more when it flushes at exit.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def write_file(target: Path, data: bytes) -> None:

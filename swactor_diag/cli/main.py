@@ -5,7 +5,6 @@ Not here: any command (one file each), writing (``console``).
 """
 
 import importlib.metadata
-import os
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from swactor_diag.cli import bundle, collector, relay, schema, spool
-from swactor_diag.cli.console import CommandError, Exit, say
+from swactor_diag.cli.console import CommandError, Exit, lose, say
 
 COMMANDS_GROUP = "swactor.commands"
 """Entry points of this group add commands: the name is the command, the object a ``typer.Typer``."""
@@ -86,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except OSError as exc:
         # The commands know what to say of files. This is output that cannot be written: whoever read it has
-        # gone, or a disk is full. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # gone, or a disk is full.
+        lose(sys.stdout)
         if not isinstance(exc, BrokenPipeError):
             say(f"swactor: {exc}")
         return Exit.FAILURE
