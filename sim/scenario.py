@@ -254,16 +254,19 @@ def _check_names(scenario: Scenario, file: str) -> None:
             raise ScenarioError(file, f"{field}.name", f"{node.name!r} is there twice")
         if node.start_s > scenario.duration_s:
             raise ScenarioError(file, f"{field}.start_s", _after_the_end(scenario))
-        for key, value in (("config", node.config), ("environ", node.environ)):
-            for name in _NODE_ID.findall(msgspec.json.encode(value).decode()):
-                if name not in nodes:
-                    raise ScenarioError(
-                        file, f"{field}.{key}", f"{{node_id:{name}}} is no node here; known: {sorted(nodes)}"
-                    )
+        _check_node_ids(nodes, file, f"{field}.config", node.config)
+        _check_node_ids(nodes, file, f"{field}.environ", node.environ)
     programs = [program.program for program in scenario.program]
     for number, program in enumerate(programs):
         if programs.count(program) > 1:
             raise ScenarioError(file, f"program[{number}].program", f"{program!r} is there twice")
+
+
+def _check_node_ids(nodes: frozenset[str], file: str, field: str, settings: Mapping[str, object]) -> None:
+    for name in _NODE_ID.findall(msgspec.json.encode(settings).decode()):
+        if name not in nodes:
+            rule = f"{{node_id:{name}}} is no node here; known: {sorted(nodes)}"
+            raise ScenarioError(file, field, rule)
 
 
 def _check_links(scenario: Scenario, file: str) -> None:

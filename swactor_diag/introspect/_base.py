@@ -185,9 +185,8 @@ class IntrospectorActor(Actor[object]):
             try:
                 value = await self._awaited(value)
             except anyio.get_cancelled_exc_class() as error:
-                if (
-                    anyio.current_effective_deadline() > -math.inf
-                ):  # nobody cancelled us, but what it waited for
+                is_ours = anyio.current_effective_deadline() == -math.inf
+                if not is_ours:  # nobody cancelled us, but what it waited for
                     self._answer(ctx, message, error, started_ns=started_ns)
                 raise
         self._answer(ctx, message, value, started_ns=started_ns)

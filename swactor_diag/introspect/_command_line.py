@@ -38,9 +38,8 @@ _USER_FLAG = re.compile(rf"(?i){_PAIR_FLAG}")
 _BEHIND_COLON = r"(?!/|[0-9]{1,7}(?:[\s\"']|$))([^\s\"']+)"
 """Behind a user and a colon: neither a path nor a group's number."""
 _PAIR = re.compile(rf"([^\s:/]+:){_BEHIND_COLON}")
-_PASSWORD_FLAGS = {"sshpass": "-p", "redis-cli": "-a"} | dict.fromkeys(
-    ("mysql", "mysqldump", "mariadb"), "-p"
-)
+_SQL_CLIENTS = ("mysql", "mysqldump", "mariadb")
+_PASSWORD_FLAGS = {"sshpass": "-p", "redis-cli": "-a"} | dict.fromkeys(_SQL_CLIENTS, "-p")
 """Programs that take a password by a flag without a name."""
 _PROGRAM = re.compile(r"(?:(?:[^-].*)?/s?bin/|\./|s?bin/)?[\w-]+", re.DOTALL)
 """Behind the first argument, not every path that ends in such a name: ``/var/lib/mysql`` is a folder."""
@@ -55,7 +54,7 @@ _SECRETS_INSIDE = (
     re.compile(rf"(?i)((?<![\w-])(?:{_PAIR_FLAG})[=\s]*[\"']?[^\s:/\"'-][^\s:/\"']{{0,64}}:){_BEHIND_COLON}"),
     re.compile(
         r"((?:(?<![\w/.-])|(?<=bin/)|(?<=\./))(?:sshpass\s+-p|redis-cli\s[^|;&]{0,99}?(?<!\S)-a"
-        r"|(?:mysql|mysqldump|mariadb)\s[^|;&]{0,99}?(?<!\S)-p)\s*)([^\s\"'&;]+)"
+        rf"|(?:{'|'.join(_SQL_CLIENTS)})\s[^|;&]{{0,99}}?(?<!\S)-p)\s*)([^\s\"'&;]+)"
     ),
     re.compile(r"(?i)([?&](?:key|sig|signature|x-(?:amz|goog)-signature)=)([^\s&#]+)"),
     re.compile(r"(?i)(\bbearer\s+)([\w.~+/=-]{16,})"),

@@ -15,7 +15,7 @@ from swactor_diag.delivery.sink import RecordRefusedError, SinkUnavailableError
 from swactor_diag.delivery.spool import Spool
 from swactor_diag.schema.events import Custom
 from swactor_diag.schema.submission import Answer, Outgoing, RecordKind
-from swactor_diag.supervisor import DiagnosticsConfig
+from swactor_diag.supervisor import Diagnostics, DiagnosticsConfig
 
 from .conftest import ScriptedSink, StartNode, stored_answer
 
@@ -41,16 +41,24 @@ def arrived(sink: ScriptedSink) -> list[str]:
     return [batch.batch_id for batch in sink.of_kind(RecordKind.EVENTS)]
 
 
+async def emit_each_second(diag: Diagnostics, seconds: int) -> None:
+    for number in range(seconds):
+        diag.emit(numbered(number))
+        await anyio.sleep(1)
+
+
+def numbers_stored(sink: ScriptedSink) -> set[object]:
+    return {event.fields["n"] for event in sink.own_events() if isinstance(event, Custom)}
+
+
 async def test_a_record_that_alone_fails_is_passed_over(
     start_node: StartNode, sink: ScriptedSink, tmp_path: Path
 ) -> None:
     sink.script = all_but_one
     spool = DiskSpool(tmp_path)
     async with start_node(spool=spool, config=NO_SNAPSHOTS) as (_, diag):
-        for number in range(600):
-            diag.emit(numbered(number))
-            await anyio.sleep(1)
-        made = [event.fields["n"] for event in sink.own_events() if isinstance(event, Custom)]
+        await emit_each_second(diag, 600)
+        made = numbers_stored(sink)
         assert len(set(range(500)).intersection(made)) == 499
         tries = sum(record.batch_id == STUCK for _, record in sink.attempts)
         assert 3 < tries < 150  # it is tried on, and seldom
@@ -157,9 +165,7 @@ async def test_after_an_outage_records_come_in_the_order_in_which_they_were_made
     async with start_node(spool=spool, config=NO_SNAPSHOTS) as (_, diag):
         await anyio.sleep(0.5)
         sink.script = unavailable
-        for number in range(600):
-            diag.emit(numbered(number))
-            await anyio.sleep(1)
+        await emit_each_second(diag, 600)
     ids = held(DiskSpool(tmp_path))
     assert len(ids) >= 600
     assert ids == sorted(ids)
@@ -168,9 +174,7 @@ async def test_after_an_outage_records_come_in_the_order_in_which_they_were_made
 async def test_the_boot_record_is_not_overtaken(start_node: StartNode, sink: ScriptedSink) -> None:
     sink.script = unavailable
     async with start_node() as (_, diag):
-        for number in range(300):
-            diag.emit(numbered(number))
-            await anyio.sleep(1)
+        await emit_each_second(diag, 300)
     assert {record.kind for _, record in sink.attempts} == {RecordKind.BOOT}
 
 
@@ -183,10 +187,8 @@ async def test_a_boot_record_that_is_never_taken_holds_up_the_others_for_minutes
     sink.script = script
     spool = DiskSpool(tmp_path)
     async with start_node(spool=spool, config=NO_SNAPSHOTS) as (_, diag):
-        for number in range(1_800):
-            diag.emit(numbered(number))
-            await anyio.sleep(1)
-        made = [event.fields["n"] for event in sink.own_events() if isinstance(event, Custom)]
+        await emit_each_second(diag, 1_800)
+        made = numbers_stored(sink)
         assert set(range(1_790)) <= set(made)
         assert spool.figures().records == 1
         sink.recover()
